@@ -67,14 +67,15 @@ async def drain(
 ) -> None:
     """Stop claiming, wait to the deadline or until hurried, mark what still runs, cancel it, let sends end."""
     await runner.stop_claiming()
-    running = list(runner.attempts.values())
+    running = list(runner.running.values())
     log.info("draining", running=len(running), deadline=deadline)
-    for attempt, _ in running:
+    for each in running:
         notices.notify(
-            address_of(attempt.key), texts.recovery.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT)
+            address_of(each.attempt.key),
+            texts.recovery.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT),
         )
     if running:
-        await _first_of(asyncio.wait([task for _, task in running]), hurry.wait, deadline)
+        await _first_of(asyncio.wait([each.task for each in running]), hurry.wait, deadline)
     await _interrupt_running(runner, reason)
     settling = delivery.flush(HURRIED_SEND_SECONDS if hurry.is_set() else SEND_SECONDS)
     await FailureLog(log).contain("replies_not_awaited", settling)
@@ -92,12 +93,12 @@ async def _first_of(ended: Awaitable[object], hurried: Callable[[], Awaitable[ob
 
 async def _interrupt_running(runner: TurnRunner, reason: InterruptionReason) -> None:
     """Mark and cancel what still runs, side by side: a store that hangs delays all of them once, not each."""
-    running = list(runner.attempts.values())
+    running = list(runner.running.values())
     async with asyncio.TaskGroup() as group:
-        for attempt, task in running:
-            group.create_task(_mark_and_cancel(attempt, task, reason))
+        for each in running:
+            group.create_task(_mark_and_cancel(each.attempt, each.task, reason))
     if running:
-        await asyncio.wait([task for _, task in running], timeout=ATTEMPT_STOP_SECONDS)
+        await asyncio.wait([each.task for each in running], timeout=ATTEMPT_STOP_SECONDS)
 
 
 async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: InterruptionReason) -> None:
@@ -108,5 +109,5 @@ async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: I
 
 async def _mark(attempt: Attempt, reason: InterruptionReason) -> None:
     async with asyncio.timeout(MARK_SECONDS):
-        if await attempt.interrupt(reason):
+        if await attempt.journal.interrupt(reason):
             log.info("interrupted", turn=attempt.turn, reason=reason)

@@ -128,7 +128,7 @@ class Gateway:
 
     def describe(self) -> list[str]:
         """The gateway's situation, one sentence a line."""
-        running = len(self.loops.runner.attempts)
+        running = len(self.loops.runner.running)
         connected = ", ".join(self.loops.connections.connected) or "no platform"
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
         if self.loops.recoverer.paused:

@@ -26,6 +26,7 @@ from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
+from perdure.runtime.running import RunningTurn
 from perdure.runtime.tasks import FailureLog
 
 log = Log("watchers")
@@ -71,7 +72,7 @@ class InactivityWatch:
 
     def check(self) -> None:
         """Say and do what is due now; returns at once."""
-        running = [attempt for attempt, task in self._runner.attempts.values() if _is_watchable(attempt, task)]
+        running = [each.attempt for each in self._runner.running.values() if _is_watchable(each)]
         self._watched = {attempt.turn: self._known(attempt) for attempt in running}
         for watched in self._watched.values():
             self._act(watched, inactivity_response(watched.watch_state(), self._limits, self._steady()))
@@ -127,10 +128,11 @@ class InactivityWatch:
         """Begin to say something in the chat. False: it cannot be reached now, or something is being said."""
         attempt = watched.attempt
         adapter = self._run.connections.connected.get(address_of(attempt.key).platform)
-        if adapter is None or (attempt.notice_task is not None and not attempt.notice_task.done()):
+        if adapter is None:
             return False
-        attempt.notice_task = asyncio.create_task(self._send_contained(watched, adapter, text, editable=editable))
-        return True
+        return attempt.display.start_notice(
+            lambda: self._send_contained(watched, adapter, text, editable=editable)
+        )
 
     async def _send_contained(
         self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool
@@ -162,6 +164,7 @@ class InactivityWatch:
             raise
 
 
-def _is_watchable(attempt: Attempt, task: asyncio.Task[None]) -> bool:
+def _is_watchable(running: RunningTurn) -> bool:
     """Whether there is anything to say of it: not once its turn has ended, or somebody has taken it over."""
-    return not task.cancelling() and not attempt.silenced and attempt.view.state is TurnState.RUNNING
+    attempt, stopping = running.attempt, running.task.cancelling() or running.attempt.display.silenced
+    return not stopping and attempt.view.state is TurnState.RUNNING

@@ -47,6 +47,7 @@ from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.question_message import question_reply
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
+from perdure.runtime.session_repair import SessionRepair
 from perdure.runtime.tasks import FailureLog
 from perdure.store.claims import RESUMED_BY_MESSAGE
 from perdure.store.database import Tx
@@ -90,6 +91,7 @@ class Recoverer:
         self._store = run.store
         self._clock = run.clocks.wall
         self._started = started
+        self._repair = SessionRepair(run)
         self._runner = runner
         self._limits = limits
         self._slots = slots
@@ -180,7 +182,7 @@ class Recoverer:
 
         try:
             if not await contain(self._decide_and_apply(turn), report):
-                await self._runner.notify_if_unreadable(turn.key)
+                await self._repair.notify_if_unreadable(turn.key)
         finally:
             if self._deciding.get(turn.id) is asyncio.current_task():
                 del self._deciding[turn.id]
@@ -251,7 +253,7 @@ class Recoverer:
             if not await self._is_authorised(turn, view):
                 self.decisions_incomplete = True  # somebody was removed while it waited for its slot: decided anew
                 return
-            over = self._runner.end_event(turn.id)
+            over = self._runner.ends.expect(turn.id)
             if await self._write(turn, [*first, TurnRequeued()]):
                 self._runner.wake(turn.key)
                 await over.wait()

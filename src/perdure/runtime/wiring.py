@@ -147,7 +147,7 @@ class Loops:
 
     async def _stop_attempt(self, turn: str) -> None:
         """Stop the attempt at a turn that somebody else has ended, and wait until the attempt has ended."""
-        over = self.runner.end_event(turn)
+        over = self.runner.ends.expect(turn)
         self.runner.stop_attempt(turn)
         await over.wait()
 
