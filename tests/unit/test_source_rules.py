@@ -133,7 +133,11 @@ def test_sending_is_said_in_one_place_only() -> None:
 def test_recovery_is_decided_in_one_place_only() -> None:
     """Whoever wants a turn to go on says so to the recoverer, or is a person."""
     assert where(calls("decide")) == {"runtime/recovery.py"}
-    assert where(calls("TurnRequeued")) == {"runtime/recovery.py", "store/claims.py", "store/session_verbs.py"}
+    assert where(calls("TurnRequeued")) == {
+        "runtime/recovery_apply.py",
+        "store/claims.py",
+        "store/session_verbs.py",
+    }
 
 
 def test_nobody_looks_at_the_clock_who_is_given_one() -> None:

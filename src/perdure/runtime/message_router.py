@@ -7,7 +7,7 @@ from perdure.core.address import parent_session_key
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queue import Fate
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.runtime.commands.registry import GatewayControl
+from perdure.runtime.commands.spec import GatewayControl
 from perdure.runtime.drain import TransientNotices
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from perdure.logs import Log
 from perdure.platforms.api import MenuEntry
-from perdure.runtime.commands.registry import CommandSpec
+from perdure.runtime.commands.spec import CommandSpec
 from perdure.runtime.delivery import DeliveryLoop
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery import Recoverer

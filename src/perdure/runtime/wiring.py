@@ -16,7 +16,8 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.runtime.attachment_fetcher import AttachmentFetcher
 from perdure.runtime.attempt import TurnLimits
 from perdure.runtime.command_cleanup import CommandCleanup
-from perdure.runtime.commands.registry import CommandLimits, CommandLoop, GatewayControl
+from perdure.runtime.commands.registry import CommandLimits, CommandLoop
+from perdure.runtime.commands.spec import GatewayControl
 from perdure.runtime.delivery import DeliveryLoop, DeliveryRules
 from perdure.runtime.drain import TransientNotices, drain
 from perdure.runtime.erasure import Eraser

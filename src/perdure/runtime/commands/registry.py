@@ -6,26 +6,23 @@ answer, and acts on the turn that was current when it was stored, not on whateve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.containment import contain
 from perdure.core import texts
-from perdure.core.address import background_number, decode_session_key
+from perdure.core.address import background_number
 from perdure.core.commands import ParsedCommand, nearest_command, read_command
 from perdure.core.messages import Inbound
 from perdure.core.queue import QueueRules
-from perdure.core.recovery.decision import InterruptionReason
-from perdure.core.texts.explanation import explain_snapshot
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
-from perdure.runtime.access import Access, Right
+from perdure.runtime.access import Access
 from perdure.runtime.commands.background import BACKGROUND_USAGE, BackgroundCommand
 from perdure.runtime.commands.goal import GoalCommand
+from perdure.runtime.commands.inspect import InspectCommands
 from perdure.runtime.commands.queue import QueueCommand
+from perdure.runtime.commands.spec import CommandSpec, GatewayControl
 from perdure.runtime.commands.undo import UndoCommand
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
@@ -38,34 +35,6 @@ from perdure.store.runs import request_restart
 log = Log("commands")
 
 TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does not
-
-RunCommand = Callable[[ChatCommand, str], Awaitable[None]]
-
-
-class CommandSpec(Struct, frozen=True):
-    name: str
-    usage: str
-    summary: str
-    run: RunCommand
-    right: Right = "command"
-
-    @property
-    def takes_words(self) -> bool:
-        return self.usage != f"/{self.name}"
-
-
-class GatewayControl(Protocol):
-    """What commands may ask of the gateway itself."""
-
-    @property
-    def stopping(self) -> InterruptionReason | None:
-        """What an orderly stop under way marks turns with; None: there is none under way."""
-
-    def describe(self) -> list[str]:
-        """The gateway's situation, one sentence a line."""
-
-    def restart(self) -> bool:
-        """Ask for a restart. False: a stop or restart is under way already."""
 
 
 class CommandLimits(Struct, frozen=True):
@@ -99,13 +68,18 @@ class CommandLoop:
         self._queue = QueueCommand(run, runner, limits.rules)
         self._undo = UndoCommand(run)
         self._background = BackgroundCommand(run, limits.max_background_sessions, self._run_by_name)
-        self.registry = {command.name: command for command in self._all()}
+        status_lines = (self._queue.status_lines, self._goals.status_lines, self._background.status_lines)
+        self._inspect = InspectCommands(run, control, access, status_lines, self._reply)
+        self.registry = {spec.name: spec for spec in self._all()}
+        self._inspect.specs = tuple(self.registry.values())
 
     def _all(self) -> list[CommandSpec]:
         return [
-            CommandSpec("help", "/help", "list the commands", self._help, "look"),
-            CommandSpec("status", "/status", "say what is going on here", self._status, "look"),
-            CommandSpec("whoami", "/whoami", "say who you are here, and what you may do", self._whoami, "look"),
+            CommandSpec("help", "/help", "list the commands", self._inspect.help, "look"),
+            CommandSpec("status", "/status", "say what is going on here", self._inspect.status, "look"),
+            CommandSpec(
+                "whoami", "/whoami", "say who you are here, and what you may do", self._inspect.whoami, "look"
+            ),
             CommandSpec(
                 "stop", "/stop [all]", "end what is running; with `all`, drop what waits too", self._stop, "end"
             ),
@@ -121,8 +95,10 @@ class CommandLoop:
                 "approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"
             ),
             CommandSpec("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
-            CommandSpec("sessions", "/sessions", "list the conversations of this chat", self._sessions, "look"),
-            CommandSpec("why", "/why", "explain what became of the last turn, and why", self._why, "look"),
+            CommandSpec(
+                "sessions", "/sessions", "list the conversations of this chat", self._inspect.sessions, "look"
+            ),
+            CommandSpec("why", "/why", "explain what became of the last turn, and why", self._inspect.why, "look"),
             CommandSpec("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
             CommandSpec(
                 "queue",
@@ -203,49 +179,6 @@ class CommandLoop:
     async def _reply(self, command: ChatCommand, text: str) -> None:
         """Answer, and do nothing else."""
         await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
-
-    # ── commands that only look ─────────────────────────────────────────────────────────────────────────────
-
-    async def _help(self, chat_command: ChatCommand, _: str) -> None:
-        width = max(len(command.usage) for command in self.registry.values())
-        lines = [f"{command.usage:{width}}  {command.summary}" for command in self.registry.values()]
-        await self._reply(chat_command, "\n".join(lines))
-
-    async def _status(self, command: ChatCommand, _: str) -> None:
-        beside = [*await self._queue.status_lines(command.key), *await self._goals.status_lines(command.key)]
-        beside += await self._background.status_lines(command.key)
-        beside += await self._processes(command.key)
-        await self._reply(
-            command, "\n".join([*self._control.describe(), *await self._explanation(command), *beside])
-        )
-
-    async def _processes(self, key: str) -> list[str]:
-        """The commands that go on in the background here."""
-        live = await self._store.processes.live(key)
-        return [
-            texts.processes.status_line(one.id, one.command, texts.processes.state_words(one.state, None, None))
-            for one in live
-        ]
-
-    async def _whoami(self, command: ChatCommand, _: str) -> None:
-        person, role = command.sender, await self._access.role(command.address, command.sender)
-        there = {"shared": decode_session_key(command.key).shared, "alone": command.address.kind == "dm"}
-        said = texts.people.who_you_are(person.id, person.name, role, **there) if role else ""
-        await self._reply(command, said)
-
-    async def _why(self, command: ChatCommand, _: str) -> None:
-        await self._reply(command, "\n".join(await self._explanation(command)))
-
-    async def _explanation(self, command: ChatCommand) -> list[str]:
-        session = await self._store.sessions.current(command.key)
-        if session is None:
-            return [texts.chat_commands.NOTHING_HAPPENED]
-        return explain_snapshot(await self._store.snapshots.of_session(session), self._clock())
-
-    async def _sessions(self, command: ChatCommand, _: str) -> None:
-        now, found = self._clock(), await self._store.sessions.newest_of_key(command.key)
-        shown = [(talk.id, talk.state.value, now - talk.updated_at, words) for talk, words in found]
-        await self._reply(command, texts.chat_commands.session_list(shown))
 
     # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
 
