@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.delivery import (
     RESOLUTION_REMARKS,
@@ -21,55 +19,21 @@ from perdure.core.delivery import (
     retry_delay_ms,
     split_reply,
 )
-from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
-from perdure.errors import NotConnected, SendRefused, SendRetry, Unavailable
+from perdure.core.messages import Receipt
+from perdure.errors import Unavailable
 from perdure.logs import Log
-from perdure.platforms.api import Adapter, Capabilities
+from perdure.platforms.api import Adapter
 from perdure.runtime.backoff import Backoff
+from perdure.runtime.delivery_send import DeliveryPostponed, DeliverySend
 from perdure.runtime.due_times import DueTimes
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.notice_parts import split_notice
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.tools.attachments import AttachmentFiles
 
-log = Log("sender")
-
-DISCONNECTED_RETRY_MS = 1_000  # between tries while the platform cannot be reached
-
-
-class DeliverySent(Struct, frozen=True):
-    """The platform has the message."""
-
-    receipt: str
-    resolved: str | None = None  # what was done because nobody knew whether it had arrived before
-
-
-class DeliveryPostponed(Struct, frozen=True):
-    """Nothing was sent, and it is to be tried again."""
-
-    due_at: int
-    problem: str
-    counts: bool  # whether it used up an attempt
-    disconnected: bool = False  # the platform could not be reached
-
-
-class DeliveryUnknown(Struct, frozen=True):
-    """Nobody knows whether the message arrived."""
-
-    due_at: int
-    problem: str
-
-
-class DeliveryRefused(Struct, frozen=True):
-    """The platform will never take it as it is."""
-
-    problem: str
-
-
-DeliveryOutcome = DeliverySent | DeliveryPostponed | DeliveryUnknown | DeliveryRefused
+log = Log("delivery")
 
 
 class DeliveryRules(Struct, frozen=True):
@@ -170,7 +134,8 @@ class DeliveryLoop:
             return await self._expire(row, now)
         if row.state is not DeliveryState.UNKNOWN:
             row = await self._split_notice(row, adapter)
-            return await self._send(row, lambda: self._send_or_edit(adapter, row, row.text))
+            send = DeliverySend(self._run, adapter, row, self._attachments, self._failures)
+            return await self._send(send, send.send_or_edit)
         can = adapter.capabilities
         how = resolve_unknown_send(
             idempotent=can.idempotent_send or row.edits is not None,
@@ -180,7 +145,8 @@ class DeliveryLoop:
         self.resolved[how] += 1
         if how is Resolution.DROP:
             return await self._drop(row, now)
-        return await self._send(row, lambda: self._resend(adapter, row, how), RESOLUTION_REMARKS[how])
+        send = DeliverySend(self._run, adapter, row, self._attachments, self._failures)
+        return await self._send(send, lambda: send.resend(how), RESOLUTION_REMARKS[how])
 
     async def _mark_unknown(self, row: OutboxDelivery) -> bool:
         """Call a row unknown that was being sent, though no task of ours sends it: that task has died.
@@ -188,7 +154,7 @@ class DeliveryLoop:
         Its lane, and so its conversation, is ours: whoever sent it was we, or a run that is dead.
         """
         log.warning("sending_abandoned", row=row.id, lane=row.lane)
-        due_at = self._retry_at(row)
+        due_at = self._clock() + retry_delay_ms(row.attempts + 1)
         return await self._store.outbox.record_unknown(
             row, due_at, self._clock(), problem=texts.delivery.INTERNAL_ERROR
         )
@@ -204,74 +170,18 @@ class DeliveryLoop:
         return replace(row, text=parts[0], buttons=None)
 
     async def _send(
-        self, row: OutboxDelivery, put: Callable[[], Awaitable[Receipt]], resolved: str | None = None
+        self, send: DeliverySend, put: Callable[[], Awaitable[Receipt]], resolved: str | None = None
     ) -> bool:
         """Say that the row is about to be sent, send it, and record what came of that.
 
         False: it is where it was, because it is not ours to send, or its platform cannot be reached.
         """
-        if not await self._store.outbox.start_sending(row, self._run.id, self._clock()):
+        if not await self._store.outbox.start_sending(send.row, self._run.id, self._clock()):
             return False
         await self._run.lease.wait_until_valid()
-        outcome = await self._send_outcome(row, put, resolved)
-        await self._record_outcome(row, outcome)
+        outcome = await send.outcome(put, resolved)
+        await send.record(outcome)
         return not (isinstance(outcome, DeliveryPostponed) and outcome.disconnected)
-
-    async def _send_outcome(
-        self, row: OutboxDelivery, put: Callable[[], Awaitable[Receipt]], resolved: str | None
-    ) -> DeliveryOutcome:
-        try:
-            return DeliverySent(str((await put()).message), resolved)
-        except NotConnected as error:
-            return DeliveryPostponed(
-                self._clock() + DISCONNECTED_RETRY_MS, error.message, counts=False, disconnected=True
-            )
-        except SendRetry as error:
-            due = max(self._retry_at(row), self._clock() + int(error.after * 1000))
-            # Who names the time is busy, not broken: waiting for that long uses up no attempt.
-            return DeliveryPostponed(due, error.message, counts=error.after <= 0)
-        except SendRefused as error:
-            log.warning("refused", row=row.id, lane=row.lane, error=error.message)
-            return DeliveryRefused(error.message)
-        except BaseException as error:  # noqa: BLE001 reason: after any other error nobody knows whether it was sent
-            raise_uncontained(error)
-            self._failures.report("outcome_unknown", error, row=row.id, lane=row.lane)
-            return DeliveryUnknown(self._retry_at(row), str(error))
-
-    def _retry_at(self, row: OutboxDelivery) -> int:
-        return self._clock() + retry_delay_ms(row.attempts + 1)
-
-    async def _record_outcome(self, row: OutboxDelivery, outcome: DeliveryOutcome) -> None:
-        """Record what came of a send, however long the store takes. Until then nothing follows it."""
-        await retry_while_unavailable(lambda: self._store_outcome(row, outcome))
-        if isinstance(outcome, DeliverySent):
-            log.info("sent", row=row.id, lane=row.lane)
-            self._run.wakeups.publish(row.key)
-
-    async def _store_outcome(self, row: OutboxDelivery, outcome: DeliveryOutcome) -> None:
-        outbox, now = self._store.outbox, self._clock()
-        match outcome:
-            case DeliverySent(receipt, resolved):
-                await outbox.record_sent(row, receipt, now, resolved=resolved)
-            case DeliveryPostponed(due_at, problem, counts):
-                await outbox.retry_later(row, due_at, now, problem=problem, counts=counts)
-            case DeliveryUnknown(due_at, problem):
-                await outbox.record_unknown(row, due_at, now, problem=problem)
-            case DeliveryRefused(problem):
-                await self._apply_refusal(row, problem)
-
-    async def _apply_refusal(self, row: OutboxDelivery, problem: str) -> None:
-        """What is not taken as it is may be taken as a message of its own, or in words; or else it is dropped."""
-        file, now = row.sent_file, self._clock()
-        if row.edits is not None:
-            await self._store.outbox.send_as_new_message(row, now, problem=problem)
-        elif file is not None:
-            place = self._attachments.find(file.path)
-            words = texts.attachments.cannot_be_sent_here(row.text, file.name, str(place)) if place else ""
-            words = words or texts.attachments.lost_before_sending(row.text, file.name)
-            await self._store.outbox.replace_file_with_text(row, words, now, problem=problem)
-        else:
-            await self._store.outbox.record_refused(row, now, problem=problem)
 
     async def _expire(self, row: OutboxDelivery, now: int) -> bool:
         """What is too old is not sent; of an answer the chat is told so, of a notice nothing."""
@@ -287,33 +197,3 @@ class DeliveryLoop:
         return await self._store.outbox.expire(
             row, now, problem=RESOLUTION_REMARKS[Resolution.DROP], notice=notice
         )
-
-    async def _resend(self, adapter: Adapter, row: OutboxDelivery, how: Resolution) -> Receipt:
-        """Send a row that may have arrived before, unless the platform finds it."""
-        if how is Resolution.READ_BACK and (found := await adapter.find_sent(row.delivery_key)) is not None:
-            return found
-        text = texts.delivery.maybe_duplicate(row.text) if how is Resolution.RESEND else row.text
-        return await self._send_or_edit(adapter, row, text)
-
-    async def _send_or_edit(self, adapter: Adapter, row: OutboxDelivery, text: str) -> Receipt:
-        """Send the row, or let it take the place of the message that it edits; an edit may be made twice."""
-        file = row.sent_file
-        if file is not None:
-            place = self._attachments.find(file.path)
-            return await adapter.send(_outbound_with_file(row, text, file, place, adapter.capabilities))
-        if row.edits is None:
-            return await adapter.send(row.outbound(text))
-        receipt = Receipt(row.edits)
-        await adapter.edit(receipt, row.outbound(text))
-        return receipt
-
-
-def _outbound_with_file(
-    row: OutboxDelivery, text: str, file: SentFile, path: Path | None, can: Capabilities
-) -> Outbound:
-    """The file itself, or, where it cannot be sent, words that say where it is."""
-    if path is None:
-        return row.outbound(texts.attachments.lost_before_sending(text, file.name))
-    if not can.files or (can.max_file is not None and file.size > can.max_file):
-        return row.outbound(texts.attachments.cannot_be_sent_here(text, file.name, str(path)))
-    return replace(row.outbound(text), file=LocalFile(str(path), file.name, file.media_type, file.size))
