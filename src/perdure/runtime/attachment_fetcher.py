@@ -28,7 +28,7 @@ from perdure.store.attachments import PendingAttachment
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
 from perdure.tools.threads import run_in_thread
 
-log = Log("fetcher")
+log = Log("attachment_fetcher")
 
 MAX_FAILED_FETCHES = 5  # that failed, and then the file is given up
 DISCONNECTED_RETRY_MS = 5_000  # between tries while the platform cannot be reached
@@ -66,7 +66,7 @@ class AttachmentFetcher:
         try:
             awaited = await self._store.attachments.pending(self._run.id)
         except Unavailable as error:
-            log.warning("cannot_look_for_files", error=error.message)
+            log.warning("attachments_not_read", error=error.message)
             return POLL_SECONDS
         names = {each.file.id for each in awaited}
         self._due_times.forget_all_but(names)

@@ -21,7 +21,7 @@ from perdure.tools.keeper import client
 from perdure.tools.shell import call_directory, call_key, last_call_directory
 from perdure.tools.threads import run_in_thread
 
-log = Log("keepers")
+log = Log("command_cleanup")
 
 CHECK_SECONDS = 60.0  # seconds between two looks that nobody asked for
 RECHECK_SECONDS = 5.0  # seconds until the next look when some of them could not be looked at
@@ -46,7 +46,7 @@ class CommandCleanup:
     async def run(self) -> None:
         while True:
             self._next_check_seconds = RECHECK_SECONDS
-            await self._failures.contain("commands_not_looked_at", self._check())
+            await self._failures.contain("commands_not_checked", self._check())
             await self._run.wakeups.cleanup.wait(self._next_check_seconds)
 
     async def _check(self) -> None:
@@ -88,7 +88,7 @@ class CommandCleanup:
         async def look() -> None:
             found.append(await self._is_orphaned(name, status))
 
-        await self._failures.contain("command_not_looked_at", look(), place=name)
+        await self._failures.contain("command_not_checked", look(), place=name)
         return any(found)
 
     async def _is_orphaned(self, name: str, status: client.CommandStatus) -> bool:
@@ -130,7 +130,7 @@ class CommandCleanup:
         ]
         due: set[str] = set()
         for name in old:
-            await self._failures.contain("command_not_looked_at", self._collect_removable(name, due), place=name)
+            await self._failures.contain("command_not_checked", self._collect_removable(name, due), place=name)
         if not due:
             return
         for name in await run_in_thread(

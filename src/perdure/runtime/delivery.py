@@ -86,7 +86,7 @@ class DeliveryLoop:
             try:
                 heads = await self._store.outbox.lane_heads(self._run.id, list(self._run.connections.connected))
             except Unavailable as error:
-                log.warning("cannot_look_for_replies", error=error.message)
+                log.warning("outbox_not_read", error=error.message)
                 return POLL_SECONDS
             wait = self._begin_due([row for row in heads if row.id not in ended])
             if not ended:  # otherwise others may stand first in their lanes by now

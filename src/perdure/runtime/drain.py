@@ -78,7 +78,7 @@ async def drain(
         await _first_of(asyncio.wait([each.task for each in running]), hurry.wait, deadline)
     await _interrupt_running(runner, reason)
     settling = delivery.flush(HURRIED_SEND_SECONDS if hurry.is_set() else SEND_SECONDS)
-    await FailureLog(log).contain("replies_not_awaited", settling)
+    await FailureLog(log).contain("outbox_not_flushed", settling)
     notices.close()
 
 

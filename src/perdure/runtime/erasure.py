@@ -25,10 +25,12 @@ from perdure.tools.keeper import client
 from perdure.tools.shell import call_key
 from perdure.tools.threads import run_in_thread
 
-log = Log("erasing")
+log = Log("erasure")
 
 SESSIONS_PER_BATCH = 20  # sessions that are erased for their age before others get their turn
 EVENTS_PER_BATCH = 100  # and events that came to nothing
+RETENTION_CHECK_SECONDS = 600.0  # between two looks for sessions that are too old
+BATCH_PAUSE_SECONDS = 1.0  # between two batches, in which others are served
 STOP_GRACE_SECONDS = 5.0  # seconds that a command gets to end by itself
 _FAR_FUTURE_MS = 1 << 62
 
@@ -89,7 +91,7 @@ class Eraser:
         sessions = sum(erased is not None for erased in gone)
         events = await self._store.erasure.delete_old_events(now - age_ms, now, EVENTS_PER_BATCH)
         if sessions or events:
-            log.info("erased_for_age", sessions=sessions, events=events)
+            log.info("expired_sessions_erased", sessions=sessions, events=events)
         return RetentionBatch(sessions, events, more=sessions == SESSIONS_PER_BATCH or events == EVENTS_PER_BATCH)
 
     async def forget_old_tombstones(self) -> None:
@@ -156,6 +158,34 @@ def _remove_home_files(home: Path, files: Iterable[str]) -> None:
             path.unlink(missing_ok=True)
             with suppress(OSError):  # somebody else has put something there, and it stays
                 path.parent.rmdir()
+
+
+class RetentionLoop:
+    """Finishes erasures that were begun and erases old sessions, at the start and then every few minutes."""
+
+    def __init__(self, eraser: Eraser, age: float | None, sweep_files: Callable[[], Awaitable[None]]) -> None:
+        """`sweep_files` removes uploaded files that no message names."""
+        self._eraser = eraser
+        self._sweep_files = sweep_files
+        self._failures = FailureLog(log)
+        self._age_ms = int((age or 0) * 1000)
+
+    async def run(self) -> None:
+        while True:
+            for step in (
+                self._eraser.finish_pending,
+                self._erase_expired,
+                self._eraser.forget_old_tombstones,
+                self._sweep_files,
+            ):
+                await self._failures.contain("not_erased", step())  # the next look tries again
+            await asyncio.sleep(RETENTION_CHECK_SECONDS)
+
+    async def _erase_expired(self) -> None:
+        more = self._age_ms > 0
+        while more:
+            more = (await self._eraser.erase_expired(self._age_ms)).more
+            await asyncio.sleep(BATCH_PAUSE_SECONDS if more else 0)
 
 
 async def erase_without_gateway(settings: Settings, name: str) -> list[ErasedSession]:

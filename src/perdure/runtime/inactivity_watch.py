@@ -29,7 +29,7 @@ from perdure.runtime.runner import TurnRunner
 from perdure.runtime.running import RunningTurn
 from perdure.runtime.tasks import FailureLog
 
-log = Log("watchers")
+log = Log("inactivity_watch")
 
 CHECK_SECONDS = 1.0  # seconds between two looks
 NOTICE_SECONDS = 10.0  # seconds for saying something in passing; nobody waits for it

@@ -78,7 +78,7 @@ class Intake:
         else:
             telling = self._acknowledge(event, stored)
         # What the platform was not told, it hands over again, and we know it.
-        await self._failures.contain("platform_not_told", telling, event_key=event.key)
+        await self._failures.contain("event_not_acknowledged", telling, event_key=event.key)
 
     async def _report_problem(self, event: Event, problem: PerdureError) -> None:
         await event.fail(problem)
@@ -164,7 +164,7 @@ class Intake:
         if refusal == "told":
             self._run.wakeups.wake_delivery(key)
         elif refusal == "full":
-            log.warning("too_many_strangers", platform=inbound.address.platform, person=inbound.sender.id)
+            log.warning("too_many_pairing_requests", platform=inbound.address.platform, person=inbound.sender.id)
 
     def _reset_if_due(self, key: str, now: int, renewed: list[str]) -> Transaction[object]:
         """What begins a fresh conversation if the one so far is too old; then its key is among those renewed."""

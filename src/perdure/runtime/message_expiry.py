@@ -28,11 +28,11 @@ class MessageExpiry:
         self._swept_at = now = self._clock()
         if self._rules.max_age_ms:
             for key in await self._store.queue.expire_old(self._rules.too_old_before(now)):
-                log.warning("too_old", key=key)
+                log.warning("messages_expired", key=key)
 
     async def run(self) -> None:
         while True:
-            await self._failures.contain("not_expired", self._expire_and_notify())
+            await self._failures.contain("message_expiry_failed", self._expire_and_notify())
             if await self._wakeups.expiry.wait():
                 await self._wait_until_quiet()
 

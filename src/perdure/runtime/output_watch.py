@@ -14,7 +14,7 @@ from perdure.store.ids import Clock
 from perdure.tools.inotify import InotifyWatcher
 from perdure.tools.keeper import client
 
-log = Log("glances")
+log = Log("output_watch")
 
 CHECK_SECONDS = 0.5  # seconds: so often we look, or hear of what has grown
 IDLE_WAIT_SECONDS = 3600.0  # seconds to wait for somebody who waits
@@ -101,7 +101,7 @@ class OutputWatch:
                 self._start_reading()
             return self._inotify.add_watch(str(directory))
         except OSError as error:  # an odd system, or more places than it tells of; then we look
-            log.info("looking_instead", place=directory.name, error=error)
+            log.info("inotify_unavailable", place=directory.name, error=error)
             return None
 
     def _start_reading(self) -> None:

@@ -15,7 +15,7 @@ from perdure.store.processes import Process, ProcessEnd, ProcessRequest
 from perdure.tools.keeper.client import CommandEnded, CommandStatus
 from perdure.tools.process_records import ProcessRecord, ProcessRecords
 
-log = Log("ledger")
+log = Log("process_records")
 
 
 class ProcessStartListener(Protocol):

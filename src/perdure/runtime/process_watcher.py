@@ -65,7 +65,9 @@ class ProcessWatcher:
         seen = [(one, client.read_status(self._reports.directory(one))) for one in ours]
         over = [(one, sighting) for one, sighting in seen if isinstance(sighting, CommandEnded | CommandLost)]
         contain = self._failures.contain
-        settled = (contain("process_not_told", self._report_status(*each), process=each[0].id) for each in over)
+        settled = (
+            contain("process_end_not_reported", self._report_status(*each), process=each[0].id) for each in over
+        )
         await asyncio.gather(*settled)  # they share their commits
 
     async def run(self) -> None:
@@ -83,8 +85,8 @@ class ProcessWatcher:
 
     async def _watch_all(self) -> None:
         while True:
-            await self._failures.contain("processes_not_looked_at", self._watch_new())
-            await self._failures.contain("processes_not_looked_at", self._report_abandoned())
+            await self._failures.contain("processes_not_checked", self._watch_new())
+            await self._failures.contain("processes_not_checked", self._report_abandoned())
             await self._wake_event.wait(CHECK_SECONDS)
 
     async def _watch_new(self) -> None:
@@ -127,7 +129,7 @@ class ProcessWatcher:
                 await self._wait_for_end(process)
             process = await self._store.processes.get(process.id) or process
         except Unavailable as error:
-            log.warning("process_not_told", process=process.id, error=error.message)
+            log.warning("process_end_not_reported", process=process.id, error=error.message)
             return False
         except OSError as error:  # its files cannot be read now
             log.warning("process_not_read", process=process.id, error=error)
@@ -150,7 +152,7 @@ class ProcessWatcher:
                 case CommandUnclaimed() | CommandNeverStarted() if await self._reports.was_never_started(process):
                     await self._store.processes.delete(process)
         except Unavailable as error:
-            log.warning("process_not_told", process=process.id, error=error.message)
+            log.warning("process_end_not_reported", process=process.id, error=error.message)
             return False
         except OSError as error:  # its files cannot be read now; the next look tries again
             log.warning("process_not_read", process=process.id, error=error)
@@ -185,7 +187,7 @@ class ProcessWatcher:
         for process in await self._store.processes.abandoned():
             if not self.is_ours(process):
                 telling = self._reports.report_end(process, CommandLost(texts.processes.GATEWAY_GONE), "")
-                await self._failures.contain("process_not_told", telling, process=process.id)
+                await self._failures.contain("process_end_not_reported", telling, process=process.id)
 
 
 def _report_due_at(process: Process) -> int | None:

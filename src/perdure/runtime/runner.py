@@ -107,7 +107,7 @@ class TurnRunner:
                 session = self._session(key)
                 session.woken |= session.task is None
         except Unavailable as error:
-            log.warning("cannot_look_for_work", error=error.message)
+            log.warning("claimable_turns_not_read", error=error.message)
         for key, session in list(self._sessions.items()):
             self._serve_if_woken(key, session)
 
@@ -158,7 +158,7 @@ class TurnRunner:
 
     async def _pause_session(self, key: str, session: ServedSession, delay: float) -> None:
         """Repair a session that could not be served, tell its chat, and try again after a delay."""
-        await self._failures.contain("chat_not_told", self._repair.notify_if_unreadable(key), key=key)
+        await self._failures.contain("chat_not_notified", self._repair.notify_if_unreadable(key), key=key)
         await self._failures.contain("turn_not_ended", self._fail_unstarted(key), key=key)
         await asyncio.sleep(delay)
         session.woken = True
@@ -214,6 +214,6 @@ class TurnRunner:
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
         elif task.cancelled():
-            log.info("attempt_cut_off", turn=turn)
+            log.info("attempt_stopped", turn=turn)
         else:
             task.result()

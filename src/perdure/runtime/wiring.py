@@ -20,7 +20,7 @@ from perdure.runtime.commands.registry import CommandLimits, CommandLoop
 from perdure.runtime.commands.spec import GatewayControl
 from perdure.runtime.delivery import DeliveryLoop, DeliveryRules
 from perdure.runtime.drain import TransientNotices, drain
-from perdure.runtime.erasure import Eraser
+from perdure.runtime.erasure import Eraser, RetentionLoop
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.inactivity_watch import InactivityWatch
@@ -32,7 +32,6 @@ from perdure.runtime.process_records import StoredProcessRecords
 from perdure.runtime.process_watcher import ProcessWatcher
 from perdure.runtime.recovery import Recoverer, RecoveryLimits
 from perdure.runtime.recovery_slots import RecoverySlots
-from perdure.runtime.retention import RetentionLoop
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog, TaskSet
 from perdure.runtime.uploads import Uploads
@@ -140,7 +139,7 @@ class Loops:
         deadline = self._settings.drain.deadline
         self.recoverer.stop()
         draining = drain(self.runner, self.delivery, self.notices, reason, deadline, hurry)
-        await self._failures.contain("not_drained", draining)
+        await self._failures.contain("drain_failed", draining)
         self._tasks.cancel_all()
         self.process_watcher.stop()
         self.fetcher.stop()

@@ -138,7 +138,7 @@ class CommandLoop:
         defects: list[BaseException] = []
 
         def report(error: BaseException) -> None:
-            self._failures.report("not_obeyed", error, key=command.key, order=command.id)
+            self._failures.report("command_failed", error, key=command.key, order=command.id)
             defects.extend([] if isinstance(error, Unavailable) else [error])
 
         await contain(self._authorise_and_run(command), report)
