@@ -1,7 +1,7 @@
-"""Fetches the files that messages came with, before their turn begins; chats do not wait for each other.
+"""Fetches the files of messages before their turn begins; chats do not wait for each other.
 
-Which files are awaited is read from the store, each time: so a fetch that a crash cut off is simply made again,
-and the tries that failed before count.
+Which files are awaited is read from the store each time: a fetch that a crash interrupted is made again, and the
+tries that failed before count.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from perdure.tools.threads import run_in_thread
 
 log = Log("attachment_fetcher")
 
-MAX_FAILED_FETCHES = 5  # that failed, and then the file is given up
+MAX_FAILED_FETCHES = 5  # after which a file is given up
 DISCONNECTED_RETRY_MS = 5_000  # between tries while the platform cannot be reached
-MAX_SILENCE_SECONDS = 30.0  # seconds without a byte after which a try has failed
+MAX_SILENCE_SECONDS = 30.0  # without a byte, after which a try has failed
 
 
 class AttachmentFetcher:
@@ -51,18 +51,18 @@ class AttachmentFetcher:
         self._stopping = False
 
     def stop(self) -> None:
-        """Fetch nothing more; what is under way is fetched at the next start."""
+        """Fetch no more files; the next start fetches those that are under way."""
         self._stopping = True
         for task in self._fetching.values():
             task.cancel()
 
     async def run(self) -> None:
-        """Fetch what is awaited, as soon as it is due."""
+        """Fetch every awaited file as soon as it is due."""
         while True:
             await self._run.wakeups.attachments.wait(await self._fetch_due())
 
     async def _fetch_due(self) -> float:
-        """Begin what is due; return in how many seconds to look again."""
+        """Begin to fetch what is due. Returns the seconds until the next look."""
         try:
             awaited = await self._store.attachments.pending(self._run.id)
         except Unavailable as error:
@@ -108,12 +108,12 @@ class AttachmentFetcher:
             (self._backoff.succeeded if progress else self._backoff.failed)(awaited.file.id)
 
     async def _fetch(self, awaited: PendingAttachment) -> bool:
-        """Bring one file here, or put on record that it did not come. False: nothing has changed on record."""
+        """Fetch one file, or record that it did not come. False: nothing has changed in the store."""
         adapter = self._adapter_for(awaited.key)
         if adapter is None or not await self._store.attachments.hold_lease(awaited, self._run.id):
             return False
         try:
-            kept = await self._link_known_copy(awaited) or await self._download(awaited, adapter)
+            saved = await self._link_known_copy(awaited) or await self._download(awaited, adapter)
         except FetchRefused as refused:
             await self._give_up(awaited, refused.message)
         except Unavailable:
@@ -124,11 +124,11 @@ class AttachmentFetcher:
             raise_uncontained(error)
             await self._retry_later(awaited, _error_text(error), counts=True)
         else:
-            await self._record_fetched(awaited, kept)
+            await self._record_fetched(awaited, saved)
         return True
 
     async def _link_known_copy(self, awaited: PendingAttachment) -> SavedAttachment | None:
-        """The same file, if it came before: it may be gone from where it came from."""
+        """The copy of a file that came before: the platform may no longer have it."""
         path = await self._store.attachments.fetched_path(awaited)
         if path is None:
             return None
@@ -168,7 +168,7 @@ class AttachmentFetcher:
 
 
 async def _with_silence_limit(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """The same pieces, and an error if none comes for long."""
+    """The same pieces, and a TimeoutError if none comes for long."""
     while True:
         async with asyncio.timeout(MAX_SILENCE_SECONDS):
             piece = await anext(pieces, None)

@@ -45,7 +45,7 @@ from perdure.tools.attachments import AttachmentFiles
 
 log = Log("attempt")
 
-SIGN_OF_LIFE_SECONDS = 30.0  # seconds between two signs of life of an attempt that waits for a slot
+SIGN_OF_LIFE_SECONDS = 30.0  # between two signs of life of an attempt that waits for a slot
 
 
 class TurnLimits(Struct, frozen=True):
@@ -58,7 +58,7 @@ class TurnLimits(Struct, frozen=True):
 
 
 class Attempt:
-    """Journals for its agent. While the store takes no writes it waits: nothing runs that is not saved."""
+    """Journals for its agent. While the store takes no writes, the agent waits: nothing runs unrecorded."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Attempt:
 
     @property
     def used_commands(self) -> bool:
-        """Whether the turn has begun a command, which may live on without it."""
+        """Whether the turn has started a shell command, which may outlive it."""
         started = (call.started for call in self.view.calls.values())
         return any(intent is not None and intent.effect is Effect.ATTACHED for intent in started)
 
@@ -131,7 +131,7 @@ class Attempt:
         await self._run.lease.wait_until_valid()
 
     async def _acquire_slot(self) -> None:
-        """A recovery that only waits for a command gives its slot up, and goes on only when it has one again."""
+        """Release the slot of a recovery that only waits for a command; otherwise wait until it has a slot."""
         if only_waits_for_commands(self.view):
             self._slots.release(self.turn)
         elif _is_resumed_automatically(self.view) and self._slots.needs_slot(self.turn):
@@ -141,11 +141,11 @@ class Attempt:
                     [RecoveryDecided(RecoveryChoice.RESUME, texts.recovery.SLOT_FREE, rule=RecoveryRule.RESUME)]
                 )
             while not granted.done():
-                self.alive()  # others go first: that is no silence of its own
+                self.alive()  # waiting for others is no inactivity of this turn
                 await asyncio.wait({granted}, timeout=SIGN_OF_LIFE_SECONDS)
 
     async def listen(self) -> None:
-        """Let join what waits to be heard; the database is asked only if there may be something."""
+        """Let waiting messages join the turn; the database is asked only if there may be some."""
         if not self.may_have_messages and self._run.store.database.exclusive:
             return
         self.may_have_messages = False
@@ -167,26 +167,26 @@ class Attempt:
         raise TurnWaits(f"turn {self.turn} waits for an answer")
 
     async def append_recovery_note(self) -> None:
-        """Tell the model, once, what was cut off, or what else it must know of the time before."""
+        """Tell the model, once, what was interrupted, or what else it must know of the time before."""
         note = note_for_model(self.view, self.journal.history, self._run.clocks.wall(), self._limits.freshness_ms)
         if note is not None:
             await self.append(RecoveryNoted(note))
 
     async def finish(self, reply: Reply) -> None:
-        """The last facts, the end of the turn and its reply, in one transaction."""
+        """Store the closing entries, the end of the turn and its reply in one transaction."""
         await self.display.stop()
         await self._save([*reply.closing, TurnFinished(reply.text)], self._final_replies(reply.text))
         log.info("finished", turn=self.turn, key=self.key)
 
     async def fail(self, error: str) -> None:
-        """The end of the turn, and the sentence that tells of it, in one transaction."""
+        """Store the end of the turn and the reply that tells of the failure in one transaction."""
         await self.display.stop()
         left = return_entries(self.view) if self._is_over_token_limit() else []
         await self._save([*left, TurnFailed(error)], self._final_replies(texts.turns.failed(error)))
         log.warning("failed", turn=self.turn, key=self.key, error=error)
 
     def _is_over_token_limit(self) -> bool:
-        """Recovery ends at its cost limit; what a person or a new message asked for does not."""
+        """Whether an automatic resume has spent its tokens; what a person asked for has no such limit."""
         limit = self._limits.max_tokens
         return _is_resumed_automatically(self.view) and limit is not None and self.view.tokens >= limit
 

@@ -26,10 +26,10 @@ OnConnected = Callable[[str], Awaitable[None]]  # is given the name of the platf
 
 
 class ConnectionEnd(Struct, frozen=True):
-    """How a try to serve a platform has ended."""
+    """How a connection to a platform has ended."""
 
     problem: str
-    healthy: bool = False  # nothing is wrong with the adapter: the line was lost, or it has served for long
+    healthy: bool = False  # the adapter works: the connection was lost, or has lasted long
     defect: BaseException | None = None
 
 
@@ -46,7 +46,7 @@ class Connections:
         return self.capabilities(platform).max_length
 
     def capabilities(self, platform: str) -> Capabilities:
-        """What is true of a platform, connected or not; of one that we do not have, nothing is."""
+        """The capabilities of a platform, connected or not; none for a platform without an adapter."""
         found = (adapter.capabilities for adapter in self._adapters if adapter.name == platform)
         return next(found, Capabilities())
 
@@ -62,8 +62,8 @@ class Connections:
             if end.healthy:
                 backoff.succeeded()
                 known.clear()
-            if end.defect is not None and (place := defect_location(end.defect)) not in known:
-                known.add(place)
+            if end.defect is not None and (location := defect_location(end.defect)) not in known:
+                known.add(location)
                 log.crash("adapter_failed", end.defect, platform=adapter.name)
             self.problems[adapter.name] = make_storable(end.problem)
             delay = backoff.failed()
@@ -93,7 +93,7 @@ class Connections:
         self.problems.pop(adapter.name, None)
         log.info("connected", platform=adapter.name)
         await on_connected(adapter.name)
-        # Closed here, not whenever the collector comes by: the platform is let go of before we connect again.
+        # Closed here, and not by the garbage collector: the platform is released before we connect again.
         async with aclosing(adapter.receive()) as events:
             async for event in events:
                 await accept(event)

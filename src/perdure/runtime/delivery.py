@@ -1,4 +1,4 @@
-"""From the outbox to the platforms: one lane per address, in order, each message recorded before it is sent."""
+"""The delivery loop: takes the first due row of every lane from the outbox and has it sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeliveryRules(Struct, frozen=True):
 
 
 class DeliveryLoop:
-    """Sends what is owed to the platforms that are connected."""
+    """Sends the rows of the outbox to the connected platforms, the rows of one lane in order."""
 
     def __init__(self, run: GatewayRun, rules: DeliveryRules, attachments: AttachmentFiles) -> None:
         self._run = run
@@ -56,7 +56,7 @@ class DeliveryLoop:
         self._failures = FailureLog(log)
         self._due_times = DueTimes(run.clocks)
         self._backoff = Backoff(run.clocks.steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
-        self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
+        self._lanes: dict[str, asyncio.Task[None]] = {}  # sends under way, by lane
         self._finished_rows: set[str] = set()  # rows whose sending has ended since the last look began
 
     async def run(self) -> None:
@@ -65,7 +65,7 @@ class DeliveryLoop:
             await self._run.wakeups.delivery.wait(await self._send_due())
 
     async def flush(self, timeout_seconds: float, platform: str | None = None) -> None:
-        """Wait, for a while, until what is being sent has been sent, and what is due behind it."""
+        """Wait, up to the timeout, until every row that is due has been sent."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._send_due()
@@ -80,7 +80,7 @@ class DeliveryLoop:
         return [task for lane, task in self._lanes.items() if platform is None or lane.startswith(f"{platform}:")]
 
     async def _send_due(self) -> float:
-        """Begin what is due; return in how many seconds to look again."""
+        """Begin to send every row that is due. Returns the seconds until the next look."""
         while True:
             ended = self._finished_rows = set()
             try:
@@ -89,7 +89,7 @@ class DeliveryLoop:
                 log.warning("outbox_not_read", error=error.message)
                 return POLL_SECONDS
             wait = self._begin_due([row for row in heads if row.id not in ended])
-            if not ended:  # otherwise others may stand first in their lanes by now
+            if not ended:  # otherwise other rows may be first in their lanes by now
                 return wait
 
     def _begin_due(self, heads: Sequence[OutboxDelivery]) -> float:
@@ -126,7 +126,7 @@ class DeliveryLoop:
             (self._backoff.succeeded if progress else self._backoff.failed)(row.id)
 
     async def _resolve_or_send(self, row: OutboxDelivery, adapter: Adapter) -> bool:
-        """Take the row one step on. False: it is where it was."""
+        """Move the row by one state. False: its state has not changed."""
         now = self._clock()
         if row.state is DeliveryState.SENDING:
             return await self._mark_unknown(row)
@@ -184,7 +184,7 @@ class DeliveryLoop:
         return not (isinstance(outcome, DeliveryPostponed) and outcome.disconnected)
 
     async def _expire(self, row: OutboxDelivery, now: int) -> bool:
-        """What is too old is not sent; of an answer the chat is told so, of a notice nothing."""
+        """Give up a row that is too old; if it was an answer, tell the chat."""
         notice = (
             OutboxReply(row.address, f"{row.reply}.expired", (texts.delivery.REPLY_EXPIRED,)) if row.turn else None
         )

@@ -33,15 +33,15 @@ class DeliverySent(Struct, frozen=True):
     """The platform has the message."""
 
     receipt: str
-    resolved: str | None = None  # what was done because nobody knew whether it had arrived before
+    resolved: str | None = None  # how the unknown outcome of an earlier send was resolved
 
 
 class DeliveryPostponed(Struct, frozen=True):
-    """Nothing was sent, and it is to be tried again."""
+    """Nothing was sent, and the row is to be sent later."""
 
     due_at: int
     problem: str
-    counts: bool  # whether it used up an attempt
+    counts: bool  # whether the try used up an attempt
     disconnected: bool = False  # the platform could not be reached
 
 
@@ -53,7 +53,7 @@ class DeliveryUnknown(Struct, frozen=True):
 
 
 class DeliveryRefused(Struct, frozen=True):
-    """The platform will never take it as it is."""
+    """The platform will never take the message as it is."""
 
     problem: str
 
@@ -89,7 +89,7 @@ class DeliverySend:
         return await self.send_or_edit(text)
 
     async def send_or_edit(self, text: str | None = None) -> Receipt:
-        """Send the row, or let it take the place of the message that it edits; an edit may be made twice."""
+        """Send the row, or edit the message whose place it takes; an edit may be made twice."""
         adapter, row = self._adapter, self.row
         text = row.text if text is None else text
         file = row.sent_file
@@ -113,7 +113,7 @@ class DeliverySend:
             )
         except SendRetry as error:
             due = max(self._retry_at(), self._clock() + int(error.after * 1000))
-            # Who names the time is busy, not broken: waiting for that long uses up no attempt.
+            # A platform that names a time is busy, not broken: the wait uses up no attempt.
             return DeliveryPostponed(due, error.message, counts=error.after <= 0)
         except SendRefused as error:
             log.warning("refused", row=row.id, lane=row.lane, error=error.message)
@@ -163,7 +163,7 @@ class DeliverySend:
 def _outbound_with_file(
     row: OutboxDelivery, text: str, file: SentFile, path: Path | None, can: Capabilities
 ) -> Outbound:
-    """The file itself, or, where it cannot be sent, words that say where it is."""
+    """The message with the file, or, where the file cannot be sent, a text that says where the file is."""
     if path is None:
         return row.outbound(texts.attachments.lost_before_sending(text, file.name))
     if not can.files or (can.max_file is not None and file.size > can.max_file):

@@ -1,6 +1,6 @@
-"""Watches over what runs: people hear that long work goes on, and a turn that gives no sign of life is ended.
+"""Tells a chat that a long turn still works, warns of inactivity, and ends a turn that gives no sign of life.
 
-One loop for all attempts. What it says is of the moment: never owed, never stored, and in nobody's way.
+One loop for all attempts. Its notices are never owed and never stored, and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from perdure.runtime.tasks import FailureLog
 
 log = Log("inactivity_watch")
 
-CHECK_SECONDS = 1.0  # seconds between two looks
-NOTICE_SECONDS = 10.0  # seconds for saying something in passing; nobody waits for it
+CHECK_SECONDS = 1.0  # between two looks
+NOTICE_SECONDS = 10.0  # for sending a notice; nobody waits for it
 
 
 class WatchedAttempt(Struct, eq=False):
-    """An attempt, and what was said in passing about it."""
+    """An attempt, and the notices that were sent about it."""
 
     attempt: Attempt
-    notified_at: int  # when people were last told that it goes on
-    warned_silence: int = -1  # the last sign of life before the silence of which they were warned
-    receipt: Receipt | None = None  # of the notice that says that it goes on, where it can be edited
+    notified_at: int  # when the chat was last told that the turn still works
+    warned_silence: int = -1  # the last sign of life before the silence of which the chat was warned
+    receipt: Receipt | None = None  # of the notice that the turn still works, where it can be edited
     notice_number: int = 0
     ending: bool = False
 
@@ -52,7 +52,7 @@ class WatchedAttempt(Struct, eq=False):
 
 
 class InactivityWatch:
-    """Looks at every running attempt, every second."""
+    """Checks every running attempt, every second."""
 
     def __init__(self, run: GatewayRun, runner: TurnRunner, limits: InactivityLimits) -> None:
         self._run = run
@@ -71,7 +71,7 @@ class InactivityWatch:
             self.check()
 
     def check(self) -> None:
-        """Say and do what is due now; returns at once."""
+        """Begin the notices and ends that are due now; returns at once."""
         running = [each.attempt for each in self._runner.running.values() if _is_watchable(each)]
         self._watched = {attempt.turn: self._known(attempt) for attempt in running}
         for watched in self._watched.values():
@@ -97,7 +97,7 @@ class InactivityWatch:
             case _:
                 return
 
-    # ── what is said and done ───────────────────────────────────────────────────────────────────────────────
+    # ── notices and ends ───────────────────────────────────────────────────────────────────────────────
 
     async def _end_inactive(self, attempt: Attempt) -> None:
         silence = self._steady() - attempt.active_at
@@ -125,7 +125,7 @@ class InactivityWatch:
             watched.notified_at = self._steady()
 
     def _start_notice(self, watched: WatchedAttempt, text: str, *, editable: bool) -> bool:
-        """Begin to say something in the chat. False: it cannot be reached now, or something is being said."""
+        """Begin to send a notice. False: the platform is not connected, or another notice is under way."""
         attempt = watched.attempt
         adapter = self._run.connections.connected.get(address_of(attempt.key).platform)
         if adapter is None:
@@ -149,7 +149,7 @@ class InactivityWatch:
                 await adapter.notice(address_of(watched.attempt.key), text)
 
     async def _send_or_edit(self, watched: WatchedAttempt, adapter: Adapter, text: str) -> None:
-        """Show the notice, in the place of the one before; if that cannot be edited, the next is a new one."""
+        """Edit the notice before; if it cannot be edited, the next notice is a new message."""
         attempt = watched.attempt
         name = f"{attempt.turn}.working.{attempt.view.attempt}.{watched.notice_number}"
         outbound = Outbound(address_of(attempt.key), text, name)
@@ -165,6 +165,6 @@ class InactivityWatch:
 
 
 def _is_watchable(running: RunningTurn) -> bool:
-    """Whether there is anything to say of it: not once its turn has ended, or somebody has taken it over."""
+    """Whether the attempt is still the one that runs its turn: not once it is being stopped."""
     attempt, stopping = running.attempt, running.task.cancelling() or running.attempt.display.silenced
     return not stopping and attempt.view.state is TurnState.RUNNING

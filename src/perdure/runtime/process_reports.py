@@ -28,7 +28,7 @@ from perdure.tools.threads import run_in_thread
 
 log = Log("process_reports")
 
-TAIL_BYTES = 2000  # bytes of output that are told with the end
+TAIL_BYTES = 2000  # of output that are reported with the end
 
 
 class ProcessReports:
@@ -45,7 +45,7 @@ class ProcessReports:
         return process_directory(self._root, tool_record(process))
 
     async def was_never_started(self, process: Process) -> bool:
-        """Whether the call that was to start it is over, and has not; from now on it never will."""
+        """Whether the call that was to start the process is over without a start; from now on none can follow."""
         turn = await self._store.turns.get(process.turn)
         if turn is not None and turn.state not in FINAL_STATES:
             call = await self._call(process)
@@ -62,7 +62,7 @@ class ProcessReports:
         return fold(await self._store.journal.of_turn(process.session, process.turn)).calls.get(process.call)
 
     async def scan_rest_and_report(self, process: Process, end: CommandEnded | CommandLost) -> None:
-        """Look at the rest of the output, then tell of the end."""
+        """Scan the rest of the output, then report the end."""
         place, rest = self.directory(process), client.output_size(self.directory(process))
         tests = output_patterns.compile_patterns(process.active_patterns)
         while tests and process.scanned < rest and process.watching:
@@ -85,17 +85,17 @@ class ProcessReports:
             self._run.wakeups.wake_runner_and_delivery(process.key)
 
     async def _may_owner_talk(self, process: Process) -> bool:
-        """Whether a turn may tell of it: whoever began the process may talk still."""
+        """Whether the person who started the process may still talk: only then a turn may report it."""
         ours = process.person in (OPERATOR.id, "")
         return ours or await self._access.may(process.key, Sender(process.person), "talk")
 
     async def scan_output(self, process: Process, patterns: Sequence[LineTest], *, final: bool = False) -> Process:
-        """Look at the next piece of output, and tell what was found; the process as it is then on record."""
+        """Scan the next piece of output, and report matches. Returns the process as it is then recorded."""
         place = self.directory(process)
         look = await run_in_thread(
             lambda: output_patterns.scan_output(patterns, place, process.scanned, final=final)
         )
-        quiet = final and bool(process.notify)  # then it is told with the end
+        quiet = final and bool(process.notify)  # then the matches are reported with the end
         found = OutputScan(look.count, process.scanned, look.next_offset, slow=look.too_slow, quiet=quiet)
         told = await self._store.processes.record_matches(
             process,

@@ -1,7 +1,7 @@
-"""Processes in the background: put on record, watched, and their end told once.
+"""Watches the background processes of this installation, and has their matches and their end reported.
 
-A task waits for the end of each without using the processor. Only those whose output is watched for something are
-looked at again and again. Whatever was missed while no gateway ran is found at the next start.
+One task waits for the end of each process without using the processor. Only processes with output patterns are
+checked repeatedly. The next start finds what happened while no gateway ran.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from perdure.tools.shell import call_directories
 
 log = Log("process_watcher")
 
-CHECK_SECONDS = 60.0  # seconds between two looks for processes that nobody told us of
+CHECK_SECONDS = 60.0  # between two looks for processes of whose start nobody told us
 STATUS_TIMEOUTS = StatusTimeouts(
     unreadable=86_400.0
-)  # nobody waits for them: we look for a day before a process is lost
+)  # nobody waits for the status: a process counts as lost after a day
 
 
 class ProcessWatcher:
-    """The processes that this installation has the files of."""
+    """Watches the processes whose files this installation has."""
 
     def __init__(self, run: GatewayRun, root: Path, access: Access) -> None:
         self._run = run
@@ -55,10 +55,10 @@ class ProcessWatcher:
         self._wake_event = WakeEvent()
         self._output_watch = OutputWatch(run.clocks.wall)
         self._watch_tasks: dict[str, asyncio.Task[None]] = {}
-        self._started: set[str] = set()  # since somebody last began to attend to them
+        self._started: set[str] = set()  # processes whose start was announced and that no task watches yet
 
     async def catch_up(self) -> None:
-        """Tell of whatever ended while no gateway ran, before its files can be cleared away."""
+        """Report every process that ended while no gateway ran, before its files can be removed."""
         run = await self._store.runs.get(self._run.id)
         self._instance = run.instance if run else ""
         ours = await self._own_processes()
@@ -68,18 +68,18 @@ class ProcessWatcher:
         settled = (
             contain("process_end_not_reported", self._report_status(*each), process=each[0].id) for each in over
         )
-        await asyncio.gather(*settled)  # they share their commits
+        await asyncio.gather(*settled)  # the reports share their commits
 
     async def run(self) -> None:
-        """See to it that each process that lives is attended to."""
-        glancing = self._run.tasks.run_loop(self._output_watch.run)
+        """Watch every live process in a task of its own."""
+        watching_output = self._run.tasks.run_loop(self._output_watch.run)
         try:
             await self._watch_all()
         finally:
-            glancing.cancel()
+            watching_output.cancel()
 
     def watch_started(self, process: str) -> None:
-        """Say that a process was started."""
+        """A process was started: begin to watch it."""
         self._started.add(process)
         self._wake_event.wake()
 
@@ -95,14 +95,14 @@ class ProcessWatcher:
                 self._watch_tasks[process.id] = self._run.tasks.create_task(self._watch_process(process))
 
     def stop(self) -> None:
-        """Attend to nothing more: the next start finds what is missed."""
+        """Watch no more processes: the next start finds what is missed."""
         for task in self._watch_tasks.values():
             task.cancel()
 
-    # ── attending ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── watching ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _own_processes(self) -> list[Process]:
-        """The living ones whose files are here, or would be."""
+        """The live processes whose files are here, or would be."""
         return [process for process in await self._store.processes.live() if self.is_ours(process)]
 
     def is_ours(self, process: Process) -> bool:
@@ -119,11 +119,11 @@ class ProcessWatcher:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
         finally:
             self._watch_tasks.pop(process.id, None)
-            if process.id in self._started:  # while we looked, and found that it had not
+            if process.id in self._started:  # it was started after we found that it had not been
                 self._wake_event.wake()
 
     async def _wait_and_report(self, process: Process) -> bool:
-        """Wait for the end, look at the output meanwhile, and tell of both. False: it must be tried again soon."""
+        """Wait for the end of a process, scan its output meanwhile, and report both. False: try again soon."""
         try:
             if isinstance(await client.wait_for_end(self._reports.directory(process), 0), CommandRunning):
                 await self._wait_for_end(process)
@@ -138,14 +138,14 @@ class ProcessWatcher:
         )
 
     async def _report_status(self, process: Process, status: CommandStatus) -> bool:
-        """Tell of the end that was seen. False: the store did not take it, or the process runs after all."""
+        """Report the end of a process. False: the store was not available, or the process still runs."""
         try:
             match status:
                 case CommandRunning():
                     return False
                 case CommandEnded() | CommandLost():
                     await self._reports.scan_rest_and_report(process, status)
-                case CommandMissing():  # its place was made before it was on record
+                case CommandMissing():  # its directory was made before the process was recorded
                     await self._reports.scan_rest_and_report(process, CommandLost(texts.processes.FILES_GONE))
                 case CommandUnreadable(problem):
                     await self._reports.report_end(process, CommandLost(problem), "")
@@ -154,9 +154,9 @@ class ProcessWatcher:
         except Unavailable as error:
             log.warning("process_end_not_reported", process=process.id, error=error.message)
             return False
-        except OSError as error:  # its files cannot be read now; the next look tries again
+        except OSError as error:  # its files cannot be read now; the next check tries again
             log.warning("process_not_read", process=process.id, error=error)
-        return True  # or its call has yet to start it: that rings, and the next look finds it
+        return True  # or its call has yet to start it: that wakes us, and the next look finds it
 
     async def _wait_for_end(self, process: Process) -> None:
         place = self._reports.directory(process)
@@ -181,7 +181,7 @@ class ProcessWatcher:
             over.cancel()
 
     async def _report_abandoned(self) -> None:
-        """Tell of processes whose files are where no gateway runs any more: nobody else will, and not for ever."""
+        """Report processes of another machine on which no gateway has run for long as lost: nobody else does."""
         if self._store.database.exclusive:
             return
         for process in await self._store.processes.abandoned():
@@ -191,6 +191,6 @@ class ProcessWatcher:
 
 
 def _report_due_at(process: Process) -> int | None:
-    """When matches that were counted are told."""
+    """When matches that were counted but not reported are due."""
     waits = process.unnoticed and process.noticed_at is not None
     return process.noticed_at + NOTICE_INTERVAL_MS if waits and process.noticed_at is not None else None

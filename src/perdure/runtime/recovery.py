@@ -1,4 +1,4 @@
-"""Finds turns that were lost, decides about them, and applies the decision. It never executes anything."""
+"""Finds interrupted turns, and has a recovery decision made and applied for each. It never runs a turn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from perdure.store.transitions import RequestOutcome, Turn
 
 log = Log("recovery")
 
-PAUSE_AFTER_UNCLEAN_STARTS = 3  # unclean starts within a few minutes, with work to resume
+PAUSE_AFTER_UNCLEAN_STARTS = 3  # unclean starts within a few minutes, with turns to resume
 
 
 class RecoveryLimits(Struct, frozen=True):
@@ -75,11 +75,11 @@ class Recoverer:
         self._deciding: dict[str, asyncio.Task[None]] = {}  # by turn
         self.paused = False
         self._failures = FailureLog(log)
-        self.takeover_incomplete = True  # turns of dead runs may not all be taken over
+        self.takeover_incomplete = True  # some turns of dead runs may not be taken over yet
         self.decisions_incomplete = False  # a decision could not be written, and must be made again
 
     async def mark_lost(self, reason: InterruptionReason) -> int:
-        """Take over every turn whose run is dead, and call every send of a dead run unknown."""
+        """Take over every turn of a dead run, and mark every send of a dead run as unknown."""
         lost = await self._store.turns.lost()
         taken = await asyncio.gather(*(self._try_take_over(turn, reason) for turn in lost))  # they share commits
         await self._store.outbox.mark_orphans_unknown(self._clock())
@@ -87,7 +87,7 @@ class Recoverer:
         return len(lost)
 
     async def _try_take_over(self, turn: Turn, reason: InterruptionReason) -> bool:
-        """Take one turn over. One that fails is tried again with the next heartbeat, and keeps no other."""
+        """Take over one turn. A failure keeps no other turn waiting; the next heartbeat tries again."""
         return await self._failures.contain("not_taken_over", self._take_over(turn, reason), turn=turn.id)
 
     async def _take_over(self, turn: Turn, reason: InterruptionReason) -> None:
@@ -97,7 +97,7 @@ class Recoverer:
             log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
 
     def _pending_request(self, tx: Tx, turn: Turn, view: TurnView) -> RequestOutcome | None:
-        """What a person asked for and nobody has taken up is carried out, whatever the policy, or asked again."""
+        """Carry out what a person asked for before the interruption, whatever the policy, or ask again."""
         request, address, now = pending_request(view), split_session_key(turn.key)[1], self._clock()
         if request is None:
             return None
@@ -122,7 +122,7 @@ class Recoverer:
             log.warning("automatic_resume_paused", unclean_starts=self._started.unclean_lately)
 
     async def lift_pause(self) -> None:
-        """Let recoveries go on in spite of the crashes."""
+        """Lift the pause of the crash-loop breaker, and decide about every interrupted turn."""
         self.paused = False
         await self.recover()
 
@@ -139,17 +139,17 @@ class Recoverer:
             if not wanted:
                 continue
             if turn.id in self._deciding and self._slots.is_waiting(turn.id):
-                self._deciding.pop(turn.id).cancel()  # decided anew: much may have changed while it waited
+                self._deciding.pop(turn.id).cancel()  # decide anew: much may have changed while the turn waited
             if turn.id not in self._deciding:
                 self._deciding[turn.id] = self._run.tasks.create_task(self._recover(turn))
 
     def stop(self) -> None:
-        """Begin nothing more: whatever waits for its place is found interrupted at the next start."""
+        """Recover no more turns: the next start finds those that wait for a slot interrupted."""
         for task in self._deciding.values():
             task.cancel()
 
     async def _recover(self, turn: Turn) -> None:
-        """Decide about one turn. After a failure the next heartbeat tries again; unreadable entries are told."""
+        """Recover one turn. The next heartbeat retries a failure; the chat is told of unreadable entries."""
 
         def report(error: BaseException) -> None:
             self._failures.report("not_recovered", error, turn=turn.id)

@@ -43,11 +43,11 @@ from perdure.store.transitions import Turn
 
 log = Log("recovery_apply")
 
-# Nobody is told of these: the person may not talk to us, was told when the session was set aside, or is nowhere.
+# No notice is sent: the person may not talk here, was told when the session was suspended, or has no address.
 SILENT_RULES = frozenset((RecoveryRule.UNAUTHORISED, RecoveryRule.NOT_OPEN, RecoveryRule.NO_ADDRESS))
 
 
-# Why a turn is left as it is though messages have joined it, which then wait again for a turn of their own.
+# The turn is left as it is, and the messages that joined it wait again for a turn of their own.
 RETURNING_RULES = HELD_BACK_RULES - {RecoveryRule.NO_ADDRESS}
 
 
@@ -109,7 +109,7 @@ class DecisionApplier:
             self._slots.remove(turn.id)
 
     async def _wait_for_slot(self, turn: Turn, view: TurnView, decided: RecoveryDecided) -> list[RecoveryDecided]:
-        """Wait for a slot, if the turn needs one; what is then still to be put on record.
+        """Wait for a slot, if the turn needs one. Returns the decisions that are still to be written.
 
         While it waits, the decision is on record already, so that a message can take the turn.
         """
@@ -139,7 +139,7 @@ class DecisionApplier:
         await self._write(turn, [decided, TurnFinished(text)], owed if any(parts) else [])
 
     async def _hold(self, turn: Turn, view: TurnView, address: Address, decided: RecoveryDecided) -> None:
-        """The turn stays as it is. The same decision again is not journalled again, and told only once."""
+        """Leave the turn as it is. The same decision made again is neither journalled nor told again."""
         last = view.last_decision
         if last is None or (last.decision, last.rule) != (decided.decision, decided.rule):
             left = await self._returned_messages(turn, view) if decided.rule in RETURNING_RULES else []
@@ -151,7 +151,7 @@ class DecisionApplier:
             await self._write(turn, [decided, *left], told)
 
     async def _returned_messages(self, turn: Turn, view: TurnView) -> list[MessagesReturned]:
-        """The messages that joined a turn which is set aside wait again, if their senders may still talk here."""
+        """Return the messages that joined a held turn to the queue, if their senders may still talk here."""
         joined = joined_messages(view)
         allowed = [one for one, by in joined.items() if await self._context.access.may(turn.key, by, "talk")]
         return [MessagesReturned(tuple(allowed))] if allowed else []
@@ -164,14 +164,14 @@ class DecisionApplier:
         decided: RecoveryDecided,
         returned: Sequence[MessagesReturned],
     ) -> list[OutboxReply]:
-        """What the chat is told: nothing where nobody may hear it, or where a message joins the turn at once."""
+        """The notices for the chat: none where nobody may read them, or where a message joins the turn at once."""
         superseded = decided.rule in HELD_BACK_RULES
         waiting = await self._store.inbox.count_waiting(turn.key) + sum(len(entry.messages) for entry in returned)
         if not superseded and await self._store.inbox.count_waiting(turn.key, mark.position):
             return []
         if decided.decision == RecoveryChoice.ASK_USER:
             text = texts.recovery.ask_to_resume(mark.reason)
-            # They name the turn: pressed later, they still mean this one, whatever was cut off since.
+            # The buttons name the turn: pressed later, they still mean this turn, whatever was interrupted since.
             verbs = [
                 (verb, texts.background.command(verb, background_number(turn.key), turn.id))
                 for verb in ("resume", "drop")
@@ -180,7 +180,7 @@ class DecisionApplier:
             return [self._notice(turn, address, f"ask.{mark.seq}", text, buttons)]
         if decided.decision != RecoveryChoice.SKIP or decided.rule in SILENT_RULES:
             return []
-        left = superseded and waiting  # a message takes its place at once, and /resume comes too late
+        left = superseded and waiting  # a waiting message begins the next turn at once, and /resume comes too late
         text = (
             texts.recovery.left_unfinished(decided.why)
             if left

@@ -40,14 +40,14 @@ class RecoveryContextReader:
         )
 
     async def is_authorised(self, turn: Turn, view: TurnView) -> bool:
-        """Whether everybody whose words the turn is about may talk here, as things are now."""
-        # News of a process counts only where nobody has written: a turn that took it along is not about it.
+        """Whether everybody whose messages the turn answers may talk here now."""
+        # A report of a process counts only if no person has written: otherwise the turn answers the person.
         causes = [cause for cause in view.causes if not cause.note] or view.causes
         senders = {cause.sender for cause in causes if not (cause.wish and cause.sender == OPERATOR)}
         return all([await self.access.may(turn.key, sender, "talk") for sender in senders])
 
     async def _last_sign_of_life(self, view: TurnView) -> int | None:
-        """The newest content, or the last heartbeat of the run that wrote it."""
+        """The time of the newest content, or of the last heartbeat of the run that wrote it."""
         content = view.content[-1].at if view.content else None
         run = await self._store.runs.get(view.content_run) if view.content_run else None
         signs = [content, run.heartbeat_at if run else None]

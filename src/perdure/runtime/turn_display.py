@@ -25,8 +25,8 @@ log = Log("turn_display")
 
 TYPING_DELAY_SECONDS = 0.5  # before typing is shown: a turn that is answered at once shows none
 TYPING_RETRY_SECONDS = 4.0  # until a platform that is not connected is looked for again
-LIVE_PREVIEW_SECONDS = 0.05  # seconds between two looks at a growing answer where that costs nothing
-PREVIEW_STOP_SECONDS = 3.0  # seconds that an edit under way gets to end before the answer goes out
+LIVE_PREVIEW_SECONDS = 0.05  # between two updates of a growing answer where an update costs nothing
+PREVIEW_STOP_SECONDS = 3.0  # for an edit under way to end before the answer is sent
 
 
 class AnswerPreview:
@@ -85,8 +85,8 @@ class AnswerPreview:
 
     async def _run(self) -> None:
         try:
-            if patience := self._first_delay_seconds():
-                await self._pause(patience)
+            if delay := self._first_delay_seconds():
+                await self._pause(delay)
             shown = ""
             while not self._stopped.is_set():
                 if self._text != shown:
@@ -114,7 +114,7 @@ class AnswerPreview:
             return
 
     async def _send_or_edit(self, text: str) -> float:
-        """Show the text; return for how many seconds it may stand."""
+        """Show the text. Returns the seconds until the next update."""
         adapter = self._find_adapter()
         if adapter is None:
             return PREVIEW_STOP_SECONDS
@@ -130,7 +130,7 @@ class AnswerPreview:
         return can.edit_every
 
     async def _send_first(self, adapter: Adapter, text: str) -> Preview:
-        """Edit the preview that an earlier attempt has shown, or send one; it is on record before it is sent."""
+        """Edit the preview that an earlier attempt has shown, or send one, which is recorded before it is sent."""
         turn = self._turn
         preview = await self._store.previews.begin(turn.id, turn.key, turn.epoch, self._clock())
         if preview is None:
@@ -144,7 +144,7 @@ class AnswerPreview:
         return Preview(preview.delivery_key, turn.id, turn.key, receipt.message)
 
     async def _record(self, preview: Preview, receipt: str) -> None:
-        """Record where the preview is, however long the store takes: otherwise it would stand there for good."""
+        """Record where the preview is, however long the store takes: otherwise nothing could replace it."""
         self._recorded.clear()
         try:
             await retry_while_unavailable(
@@ -163,7 +163,7 @@ class AnswerPreview:
 
 
 class TypingIndicator:
-    """Shows that one attempt is under way. Nothing waits for it, and nothing comes after `end`."""
+    """Shows that one attempt is under way. Nobody waits for it, and nothing is shown after `end`."""
 
     def __init__(self, address: Address, find_adapter: Callable[[], Adapter | None]) -> None:
         self._address = address
@@ -172,7 +172,7 @@ class TypingIndicator:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Show it soon. A platform that has nothing to show costs nothing."""
+        """Show typing soon; costs nothing on a platform that cannot show it."""
         adapter = self._find_adapter()
         if adapter is not None and adapter.capabilities.typing_every is not None:
             self._timer = asyncio.get_running_loop().call_later(TYPING_DELAY_SECONDS, self._show_and_reschedule)
@@ -196,7 +196,7 @@ class TypingIndicator:
         )
 
     async def _show_once(self, adapter: Adapter) -> None:
-        """Show it once. However an adapter fails to, nobody misses it."""
+        """Show typing once. A failure of the adapter is only logged."""
         showing = adapter.typing(self._address)
         await contain(showing, lambda error: log.debug("typing_not_shown", platform=adapter.name, error=error))
 
