@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.roles import RIGHTS_BY_ROLE
-from perdure.runtime.commands.registry import CommandSpec
+from perdure.runtime.commands.spec import CommandSpec
 from perdure.testing import SimulatedPlatform
 from support.inprocess import serving
 from support.markdown import page

@@ -90,7 +90,7 @@ async def test_b104_running_turn_and_its_command_are_ended_before_they_are_erase
         [session] = await running.store.sessions.page()
         [erased] = await running.operator_verbs.erase(session.id)
         assert erased.turns == 1
-        assert running.loops.runner.attempts == {}
+        assert running.loops.runner.running == {}
         platform.write("say: hello again")
         await wait_for_replies(platform, "hello again")
         [fresh] = await running.store.sessions.page()

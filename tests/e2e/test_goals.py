@@ -62,7 +62,7 @@ async def at_rest(gateway: Gateway) -> None:
 
     async def probe() -> bool:
         runner = gateway.loops.runner
-        return not runner.attempts and not await gateway.store.turns.claimable_keys(await _run_of(gateway))
+        return not runner.running and not await gateway.store.turns.claimable_keys(await _run_of(gateway))
 
     await eventually("everything is at rest", probe)
 

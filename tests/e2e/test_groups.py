@@ -52,14 +52,14 @@ async def test_b102_outsider_cannot_add_to_steer_or_stop_a_running_turn(
         await people(here)
         written = house.platform.write(SCRIPT, chat="g")
         await house.agent_harness.wait_until_hanging()
-        [turn] = list(here.loops.runner.attempts)
+        [turn] = list(here.loops.runner.running)
         house.platform.edit(written, "say: edited", chat="g", sender=who)
         house.platform.delete(written, chat="g", sender=who)
         for text in ("say: mine", "/stop", "/stop all", "/steer say: mine", "/new", f"/drop {turn}", "/undo"):
             house.platform.write(text, chat="g", sender=who)
         await house.wait_until_acknowledged()
         await eventually("what a guest asked for is answered", lambda: _answered(house, who))
-        assert [*here.loops.runner.attempts] == [turn]
+        assert [*here.loops.runner.running] == [turn]
         house.agent_harness.release()
         await eventually("it goes on to its end", lambda: "done" in house.platform.replies("g"))
         [view] = await turn_views(here.store, SHARED)

@@ -236,10 +236,8 @@ async def test_b82_b83_nothing_is_said_or_ended_when_all_is_switched_off(tmp_pat
 async def look(gateway: Gateway) -> None:
     """Let the watchers look now, and say what they have to say."""
     gateway.loops.inactivity_watch.check()
-    attempts = [attempt for attempt, _ in gateway.loops.runner.attempts.values()]
-    await eventually(
-        "it is said", lambda: all(each.notice_task is None or each.notice_task.done() for each in attempts)
-    )
+    attempts = [running.attempt for running in gateway.loops.runner.running.values()]
+    await eventually("it is said", lambda: not any(each.display.notice_under_way for each in attempts))
 
 
 # ── nothing is heard of it ──────────────────────────────────────────────────────────────────────────────────
@@ -365,8 +363,8 @@ async def test_b83_output_of_a_command_is_a_sign_of_life(tmp_path: Path) -> None
     async with serving(tmp_path, platform, **clocks.options, **QUIET) as gateway:
         go_on = tmp_path / "workspace" / "go-on"
         platform.write(f"run: echo begun; while [ ! -e {go_on} ]; do sleep 0.1; done")
-        await eventually("it runs", lambda: gateway.loops.runner.attempts)
-        [(attempt, _)] = gateway.loops.runner.attempts.values()
+        await eventually("it runs", lambda: gateway.loops.runner.running)
+        [attempt] = [running.attempt for running in gateway.loops.runner.running.values()]
         await eventually("the command runs", lambda: attempt.view.open_calls)
         clocks.move(WARNING - 10)
         before = attempt.active_at

@@ -86,7 +86,7 @@ async def test_b76_answer_grows_no_more_often_than_its_platform_says(tmp_path: P
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("hello")
         await sees(platform, "the …")
-        [(attempt, _)] = gateway.loops.runner.attempts.values()
+        [attempt] = [running.attempt for running in gateway.loops.runner.running.values()]
         attempt.show("the ans")
         await _somebody_else_is_answered(platform)
         agent.go_on.set()
@@ -259,7 +259,7 @@ async def test_b76_answer_comes_when_an_edit_of_the_preview_hangs(tmp_path: Path
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("hello")
         await sees(platform, "the …")
-        [(attempt, _)] = gateway.loops.runner.attempts.values()
+        [attempt] = [running.attempt for running in gateway.loops.runner.running.values()]
         attempt.show("the ans")
         await eventually("the edit hangs", hanging.is_set)
         agent.go_on.set()

@@ -176,7 +176,7 @@ async def test_b12_mark_exempts_from_a_reset_only_while_it_is_fresh(
     settings = IDLE | {"RECOVERY__POLICY": "off", "RECOVERY__FRESHNESS": freshness}
     async with crashing_at_the_end(tmp_path, platform, clock=clock, **settings) as gateway:
         platform.write("step long 600s\nsay: one")
-        await eventually("the step runs", lambda: gateway.loops.runner.attempts)
+        await eventually("the step runs", lambda: gateway.loops.runner.running)
         await eventually("its trace is there", (tmp_path / "rehearsal.log").exists)
         before = await current(gateway)
     async with serving(tmp_path, platform, clock=clock, **settings) as gateway:

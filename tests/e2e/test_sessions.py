@@ -199,7 +199,7 @@ async def test_b8_suspended_session_is_not_marked_though_its_agent_still_runs(tm
         await agent.wait_until_started("work")
         session = await current(gateway.store, platform)
         assert await gateway.operator_verbs.suspend(session)
-        assert len(gateway.loops.runner.attempts) == 1, "its agent is still at work"
+        assert len(gateway.loops.runner.running) == 1, "its agent is still at work"
         gateway.stop()
         await wait_until_stopped(gateway)
     async with read_only_store(tmp_path) as store:

@@ -205,7 +205,7 @@ class Failing(Refusing):
 async def test_b14_platforms_error_with_half_an_emoji_is_on_record(
     tmp_path: Path, adapter: type[SimulatedAdapter], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "perdure.sender")  # its traceback has words that no report can carry
+    caplog.set_level(logging.CRITICAL, "perdure.delivery")  # its traceback has words that no report can carry
     platform = SimulatedPlatform()
     async with gateways.serving(tmp_path, [adapter(platform)]) as gateway:
         platform.write("say: hi")

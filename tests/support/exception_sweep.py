@@ -185,7 +185,7 @@ class CrashedTurnScenario(ExceptionScenario):
         """Crash a gateway in the middle of a turn, with an unsent reply in another chat."""
         async with crashing_at_the_end(self.home, self.platform) as gateway:
             self.platform.write("step a 0s\nstep b 1s\nsay: hi")
-            await eventually("the turn runs", lambda: gateway.loops.runner.attempts)
+            await eventually("the turn runs", lambda: gateway.loops.runner.running)
             self.platform.refusals.add("3")
 
 

@@ -69,7 +69,7 @@ async def _attend(scene: Scene, tries: int, lasts: Callable[[int], float]) -> Fa
     async def nobody(_: object) -> None: ...
 
     adapter = Failing(scene, tries=tries, lasts=lasts)
-    attending = asyncio.create_task(Connections([adapter], nobody).keep_connected(adapter, nobody))
+    attending = asyncio.create_task(Connections([adapter]).keep_connected(adapter, nobody, nobody))
     await adapter.enough.wait()
     attending.cancel()
     await asyncio.wait({attending})

@@ -99,9 +99,9 @@ def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
 @pytest.mark.parametrize(
     ("verbs", "rooms"),
     [
-        pytest.param(("send", "edit"), {"delivery", "previews", "inactivity_watch"}, id="messages"),
-        pytest.param(("find_sent",), {"delivery"}, id="looking back"),
-        pytest.param(("glimpse",), {"previews"}, id="what is of the moment"),
+        pytest.param(("send", "edit"), {"delivery_send", "turn_display", "inactivity_watch"}, id="messages"),
+        pytest.param(("find_sent",), {"delivery_send"}, id="looking back"),
+        pytest.param(("glimpse",), {"turn_display"}, id="what is of the moment"),
         pytest.param(("notice",), {"drain", "inactivity_watch"}, id="what nobody owes"),
     ],
 )
@@ -151,7 +151,11 @@ def test_sending_is_said_in_one_place_only() -> None:
 def test_recovery_is_decided_in_one_place_only() -> None:
     """Whoever wants a turn to go on says so to the recoverer, or is a person."""
     assert where(calls("decide")) == {"runtime/recovery.py"}
-    assert where(calls("TurnRequeued")) == {"runtime/recovery.py", "store/claims.py", "store/session_verbs.py"}
+    assert where(calls("TurnRequeued")) == {
+        "runtime/recovery_apply.py",
+        "store/claims.py",
+        "store/session_verbs.py",
+    }
 
 
 def test_nobody_looks_at_the_clock_who_is_given_one() -> None:

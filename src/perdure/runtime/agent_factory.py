@@ -74,7 +74,7 @@ class AgentFactory:
     async def close(self) -> None:
         """Let go of the providers' connections."""
         for name, model in self._models.items():
-            await FailureLog(Log("agents")).contain("model_not_closed", model.close(), model=name)
+            await FailureLog(Log("agent_factory")).contain("model_not_closed", model.close(), model=name)
 
     async def run(self) -> None:
         """Keep the servers of tools connected."""

@@ -1,13 +1,13 @@
-"""Fetches the files that messages came with, before their turn begins; chats do not wait for each other.
+"""Fetches the files of messages before their turn begins; chats do not wait for each other.
 
-Which files are awaited is read from the store, each time: so a fetch that a crash cut off is simply made again,
-and the tries that failed before count.
+Which files are awaited is read from the store each time: a fetch that a crash interrupted is made again, and the
+tries that failed before count.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from itertools import groupby
 
@@ -20,74 +20,53 @@ from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.due_times import DueTimes
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.store_retry import retry_while_unavailable
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS, WakeEvent
-from perdure.store.api import Store
+from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.attachments import PendingAttachment
-from perdure.store.ids import Clock
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
 from perdure.tools.threads import run_in_thread
 
-log = Log("fetcher")
+log = Log("attachment_fetcher")
 
-MAX_FAILED_FETCHES = 5  # that failed, and then the file is given up
+MAX_FAILED_FETCHES = 5  # after which a file is given up
 DISCONNECTED_RETRY_MS = 5_000  # between tries while the platform cannot be reached
-MAX_SILENCE_SECONDS = 30.0  # seconds without a byte after which a try has failed
+MAX_SILENCE_SECONDS = 30.0  # without a byte, after which a try has failed
 
 
 class AttachmentFetcher:
     """One task for each chat that waits for files; in it, one file after the other."""
 
-    def __init__(
-        self,
-        store: Store,
-        run: str,
-        connected: Mapping[str, Adapter],
-        attachments: AttachmentFiles,
-        *,
-        max_bytes: int,
-        clock: Clock,
-        steady: Clock,
-        wake_runner: Callable[[str], None],
-        group: GatewayTasks,
-    ) -> None:
-        """`settled` is told the key of a conversation that waits for one file less."""
-        self._store = store
+    def __init__(self, run: GatewayRun, attachments: AttachmentFiles, max_bytes: int) -> None:
         self._run = run
-        self._connected = connected
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._attachments = attachments
         self._max_bytes = max_bytes
-        self._clock = clock
-        self._wake_runner = wake_runner
-        self._group = group
         self._failures = FailureLog(log)
-        self._wake_event = WakeEvent()
-        self._due_times = DueTimes(clock, steady)
-        self._backoff = Backoff(steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
+        self._due_times = DueTimes(run.clocks)
+        self._backoff = Backoff(run.clocks.steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
         self._fetching: dict[str, asyncio.Task[None]] = {}  # by key
         self._stopping = False
 
-    def wake(self) -> None:
-        self._wake_event.wake()
-
     def stop(self) -> None:
-        """Fetch nothing more; what is under way is fetched at the next start."""
+        """Fetch no more files; the next start fetches those that are under way."""
         self._stopping = True
         for task in self._fetching.values():
             task.cancel()
 
     async def run(self) -> None:
-        """Fetch what is awaited, as soon as it is due."""
+        """Fetch every awaited file as soon as it is due."""
         while True:
-            await self._wake_event.wait(await self._fetch_due())
+            await self._run.wakeups.attachments.wait(await self._fetch_due())
 
     async def _fetch_due(self) -> float:
-        """Begin what is due; return in how many seconds to look again."""
+        """Begin to fetch what is due. Returns the seconds until the next look."""
         try:
-            awaited = await self._store.attachments.pending(self._run)
+            awaited = await self._store.attachments.pending(self._run.id)
         except Unavailable as error:
-            log.warning("cannot_look_for_files", error=error.message)
+            log.warning("attachments_not_read", error=error.message)
             return POLL_SECONDS
         names = {each.file.id for each in awaited}
         self._due_times.forget_all_but(names)
@@ -99,7 +78,7 @@ class AttachmentFetcher:
             if not due:
                 wait = min(wait, min(pause for pause, _ in left) / 1000)
             elif key not in self._fetching and self._adapter_for(key) is not None and not self._stopping:
-                self._fetching[key] = self._group.create_task(self._serve(key, due))
+                self._fetching[key] = self._run.tasks.create_task(self._serve(key, due))
         return wait
 
     def _remaining_ms(self, awaited: PendingAttachment) -> int:
@@ -108,7 +87,7 @@ class AttachmentFetcher:
         return max(self._due_times.remaining_ms(name, awaited.due_at, delay), self._backoff.remaining_ms(name))
 
     def _adapter_for(self, key: str) -> Adapter | None:
-        return self._connected.get(split_session_key(key)[1].platform)
+        return self._run.connections.connected.get(split_session_key(key)[1].platform)
 
     async def _serve(self, key: str, files: list[PendingAttachment]) -> None:
         try:
@@ -119,7 +98,7 @@ class AttachmentFetcher:
                 raise
         finally:
             del self._fetching[key]
-            self._wake_event.wake()
+            self._run.wakeups.attachments.wake()
 
     async def _fetch_with_backoff(self, awaited: PendingAttachment) -> None:
         progress = False
@@ -129,12 +108,12 @@ class AttachmentFetcher:
             (self._backoff.succeeded if progress else self._backoff.failed)(awaited.file.id)
 
     async def _fetch(self, awaited: PendingAttachment) -> bool:
-        """Bring one file here, or put on record that it did not come. False: nothing has changed on record."""
+        """Fetch one file, or record that it did not come. False: nothing has changed in the store."""
         adapter = self._adapter_for(awaited.key)
-        if adapter is None or not await self._store.attachments.hold_lease(awaited, self._run):
+        if adapter is None or not await self._store.attachments.hold_lease(awaited, self._run.id):
             return False
         try:
-            kept = await self._link_known_copy(awaited) or await self._download(awaited, adapter)
+            saved = await self._link_known_copy(awaited) or await self._download(awaited, adapter)
         except FetchRefused as refused:
             await self._give_up(awaited, refused.message)
         except Unavailable:
@@ -145,11 +124,11 @@ class AttachmentFetcher:
             raise_uncontained(error)
             await self._retry_later(awaited, _error_text(error), counts=True)
         else:
-            await self._record_fetched(awaited, kept)
+            await self._record_fetched(awaited, saved)
         return True
 
     async def _link_known_copy(self, awaited: PendingAttachment) -> SavedAttachment | None:
-        """The same file, if it came before: it may be gone from where it came from."""
+        """The copy of a file that came before: the platform may no longer have it."""
         path = await self._store.attachments.fetched_path(awaited)
         if path is None:
             return None
@@ -167,7 +146,7 @@ class AttachmentFetcher:
             lambda: self._store.attachments.record_fetched(awaited, stored.path, stored.size)
         ):
             log.info("fetched", file=awaited.file.id, key=awaited.key, size=stored.size)
-            self._wake_runner(awaited.key)
+            self._run.wakeups.wake_runner_and_delivery(awaited.key)
         else:
             self._attachments.remove(awaited.file.id)
 
@@ -185,11 +164,11 @@ class AttachmentFetcher:
         await retry_while_unavailable(
             lambda: self._store.attachments.record_failed(awaited, problem, self._clock())
         )
-        self._wake_runner(awaited.key)
+        self._run.wakeups.wake_runner_and_delivery(awaited.key)
 
 
 async def _with_silence_limit(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """The same pieces, and an error if none comes for long."""
+    """The same pieces, and a TimeoutError if none comes for long."""
     while True:
         async with asyncio.timeout(MAX_SILENCE_SECONDS):
             piece = await anext(pieces, None)

@@ -1,4 +1,4 @@
-"""Commands that outlive the gateway: those whose turn is over are ended, and old ones are cleared away.
+"""Stops shell commands whose turn is over, and removes the files of old commands.
 
 A foreground command belongs to its call. Whatever ended the turn, a person or a failure, and whoever died on the
 way, the journal says that the call has its result; then nobody waits for the command, and it is stopped.
@@ -15,45 +15,41 @@ from perdure.core.effects import Effect
 from perdure.core.journal import CallProgress, TurnCancelled, TurnFailed, TurnView, fold
 from perdure.core.turn import FINAL_STATES
 from perdure.logs import Log
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.tasks import FailureLog
-from perdure.runtime.wakeups import WakeEvent
-from perdure.store.api import Store
-from perdure.store.ids import Clock
 from perdure.tools import keeper
 from perdure.tools.shell import call_directory, call_key, last_call_directory
 from perdure.tools.threads import run_in_thread
 
-log = Log("keepers")
+log = Log("command_cleanup")
 
-CHECK_SECONDS = 60.0  # seconds between two looks that nobody asked for
-RECHECK_SECONDS = 5.0  # seconds until the next look when some of them could not be looked at
+CHECK_SECONDS = 60.0  # between two checks that nobody asked for
+RECHECK_SECONDS = 5.0  # until the next check if some commands could not be read
 RETENTION_MS = 7 * 86_400_000  # how long the files of a command stay after its end
-STOP_GRACE_SECONDS = 5.0  # seconds that a command gets to end by itself
+STOP_GRACE_SECONDS = 5.0  # for a command to end by itself
 
 
 class CommandCleanup:
-    def __init__(self, store: Store, root: Path, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, run: GatewayRun, root: Path) -> None:
+        self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._root = root
-        self._clock = clock
         self._failures = FailureLog(log)
-        self._wake_event = WakeEvent()
-        self._next_check_seconds = RECHECK_SECONDS  # seconds until the next look
-        self._ended_at: dict[str, int] = {}  # places that are not looked at any more, and since when they are over
-
-    def wake(self) -> None:
-        """Say that a turn may have ended in the middle of a command."""
-        self._wake_event.wake()
+        self._next_check_seconds = RECHECK_SECONDS
+        self._ended_at: dict[
+            str, int
+        ] = {}  # directories of ended commands, and when each ended; they are not read again
 
     def has_running_command(self, view: TurnView) -> bool:
-        """Whether a command that the turn waits for runs still."""
+        """Whether a command that the turn waits for still runs."""
         return any(self._is_running(call) for call in view.open_calls)
 
     async def run(self) -> None:
         while True:
             self._next_check_seconds = RECHECK_SECONDS
-            await self._failures.contain("commands_not_looked_at", self._check())
-            await self._wake_event.wait(self._next_check_seconds)
+            await self._failures.contain("commands_not_checked", self._check())
+            await self._run.wakeups.cleanup.wait(self._next_check_seconds)
 
     async def _check(self) -> None:
         known = SkippedDirectories(self._ended_at, await self._store.processes.live_directories())
@@ -65,7 +61,7 @@ class CommandCleanup:
             self._next_check_seconds = CHECK_SECONDS
 
     def _remember(self, statuses: dict[str, keeper.CommandStatus]) -> None:
-        """What is over stays over: with a week of commands, to look at each of them again would take long."""
+        """Remember ended commands: reading those of a whole week again would take long."""
         self._ended_at |= {
             name: each.ended_at for name, each in statuses.items() if isinstance(each, keeper.CommandEnded)
         }
@@ -79,7 +75,7 @@ class CommandCleanup:
         places = [self._root / name for name, each in statuses.items() if await self._should_stop(name, each)]
         await asyncio.gather(
             *(self._stop_command(place) for place in places)
-        )  # one that is stubborn keeps no other
+        )  # a command that does not end delays no other
 
     async def _stop_command(self, directory: Path) -> None:
         log.info("command_stopped", place=directory.name)
@@ -88,13 +84,13 @@ class CommandCleanup:
         )
 
     async def _should_stop(self, name: str, status: keeper.CommandStatus) -> bool:
-        """Whether to end a command. One whose turn cannot be read is left alone, and the others are not."""
+        """Whether to stop a command. A command whose turn cannot be read is left alone."""
         found: list[bool] = []
 
         async def look() -> None:
             found.append(await self._is_orphaned(name, status))
 
-        await self._failures.contain("command_not_looked_at", look(), place=name)
+        await self._failures.contain("command_not_checked", look(), place=name)
         return any(found)
 
     async def _is_orphaned(self, name: str, status: keeper.CommandStatus) -> bool:
@@ -103,15 +99,15 @@ class CommandCleanup:
             return False
         turn = await self._turn_of(name)
         if turn is None or await self._store.processes.in_directory(name.split("#", 1)[0]):
-            return False  # it is not of this database, or was begun to go on by itself
+            return False  # it is not of this database, or is a background process
         if isinstance(
             status, keeper.CommandLost
-        ):  # its call has got all that there will be: its turn alone can end it
+        ):  # its call has its result already: only the end of its turn can stop it
             return status.alive and isinstance(turn.ended, TurnCancelled | TurnFailed)
         return not _awaits_result(turn, name)
 
     async def _turn_of(self, name: str) -> TurnView | None:
-        """The turn of a command; None if it is not of this database: whoever put it there knows why."""
+        """The turn of a command; None if it is not in this database."""
         turn = await self._store.turns.get(_call_of(name)[0])
         return fold(await self._store.journal.of_turn(turn.session, turn.id)) if turn is not None else None
 
@@ -121,7 +117,7 @@ class CommandCleanup:
         seen = keeper.read_status(last_call_directory(call_directory(self._root, call.started.key)))
         return isinstance(
             seen, keeper.CommandRunning | keeper.CommandUnreadable
-        )  # what cannot be looked at is not known to be dead
+        )  # a command that cannot be read is not known to be dead
 
     # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -136,7 +132,7 @@ class CommandCleanup:
         ]
         due: set[str] = set()
         for name in old:
-            await self._failures.contain("command_not_looked_at", self._collect_removable(name, due), place=name)
+            await self._failures.contain("command_not_checked", self._collect_removable(name, due), place=name)
         if not due:
             return
         for name in await run_in_thread(
@@ -152,7 +148,7 @@ class CommandCleanup:
 
 
 class SkippedDirectories:
-    """The places that nobody needs to look at: they are over, or their process is attended to by itself."""
+    """Directories that need no check: their command has ended, or the process watcher watches them."""
 
     def __init__(self, ended: Container[str], watched: Container[str]) -> None:
         self._ended = ended
@@ -163,7 +159,7 @@ class SkippedDirectories:
 
 
 def _call_of(name: str) -> tuple[str, str]:
-    """The turn and the call that a place belongs to."""
+    """The turn and the call that a directory belongs to."""
     turn, _, call = call_key(Path(name)).partition(":")
     return turn, call
 

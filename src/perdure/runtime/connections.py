@@ -22,22 +22,22 @@ log = Log("connections")
 TRUSTED_AFTER_SECONDS = MAX_DELAY_SECONDS  # an adapter that served for so long before a defect is trusted again
 
 AcceptEvent = Callable[[Event], Awaitable[None]]
+OnConnected = Callable[[str], Awaitable[None]]  # is given the name of the platform
 
 
 class ConnectionEnd(Struct, frozen=True):
-    """How a try to serve a platform has ended."""
+    """How a connection to a platform has ended."""
 
     problem: str
-    healthy: bool = False  # nothing is wrong with the adapter: the line was lost, or it has served for long
+    healthy: bool = False  # the adapter works: the connection was lost, or has lasted long
     defect: BaseException | None = None
 
 
 class Connections:
     """Which platforms are connected now, and why the others are not."""
 
-    def __init__(self, adapters: list[Adapter], start_platform: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, adapters: list[Adapter]) -> None:
         self._adapters = adapters
-        self._start_platform = start_platform
         self.connected: dict[str, Adapter] = {}
         self.problems: dict[str, str] = {adapter.name: "not connected yet" for adapter in adapters}
 
@@ -46,34 +46,38 @@ class Connections:
         return self.capabilities(platform).max_length
 
     def capabilities(self, platform: str) -> Capabilities:
-        """What is true of a platform, connected or not; of one that we do not have, nothing is."""
+        """The capabilities of a platform, connected or not; none for a platform without an adapter."""
         found = (adapter.capabilities for adapter in self._adapters if adapter.name == platform)
         return next(found, Capabilities())
 
-    async def keep_connected(self, adapter: Adapter, accept: AcceptEvent) -> None:
-        """Connect, receive, and connect again after every loss, with growing pauses while it fails."""
+    def serves(self, platform: str) -> bool:
+        """Whether this gateway has an adapter for a platform, connected or not."""
+        return any(adapter.name == platform for adapter in self._adapters)
+
+    async def keep_connected(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> None:
+        """Connect, receive, and connect again after every loss, with growing delays while it fails."""
         backoff, known = Backoff(), set[str]()
         while True:
-            end = await self._serve(adapter, accept)
+            end = await self._serve(adapter, accept, on_connected)
             if end.healthy:
                 backoff.succeeded()
                 known.clear()
-            if end.defect is not None and (place := defect_location(end.defect)) not in known:
-                known.add(place)
+            if end.defect is not None and (location := defect_location(end.defect)) not in known:
+                known.add(location)
                 log.crash("adapter_failed", end.defect, platform=adapter.name)
             self.problems[adapter.name] = make_storable(end.problem)
             delay = backoff.failed()
             log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=delay)
             await asyncio.sleep(delay)
 
-    async def _serve(self, adapter: Adapter, accept: AcceptEvent) -> ConnectionEnd:
+    async def _serve(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> ConnectionEnd:
         """Connect and receive, for as long as it goes well."""
         clock = asyncio.get_running_loop().time
         since: float | None = None
         try:
             await adapter.connect()
             since = clock()
-            await self._receive(adapter, accept)
+            await self._receive(adapter, accept, on_connected)
             problem, defect = "the platform closed the connection", None
         except NotConnected as error:
             return ConnectionEnd(error.message, healthy=since is not None)
@@ -84,12 +88,12 @@ class Connections:
             self.connected.pop(adapter.name, None)
         return ConnectionEnd(problem, since is not None and clock() - since >= TRUSTED_AFTER_SECONDS, defect)
 
-    async def _receive(self, adapter: Adapter, accept: AcceptEvent) -> None:
+    async def _receive(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> None:
         self.connected[adapter.name] = adapter
         self.problems.pop(adapter.name, None)
         log.info("connected", platform=adapter.name)
-        await self._start_platform(adapter.name)
-        # Closed here, not whenever the collector comes by: the platform is let go of before we connect again.
+        await on_connected(adapter.name)
+        # Closed here, and not by the garbage collector: the platform is released before we connect again.
         async with aclosing(adapter.receive()) as events:
             async for event in events:
                 await accept(event)

@@ -1,16 +1,14 @@
-"""From the outbox to the platforms: one lane per address, in order, each message recorded before it is sent."""
+"""The delivery loop: takes the first due row of every lane from the outbox and has it sent."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.delivery import (
     RESOLUTION_REMARKS,
@@ -21,105 +19,53 @@ from perdure.core.delivery import (
     retry_delay_ms,
     split_reply,
 )
-from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
-from perdure.errors import NotConnected, SendRefused, SendRetry, Unavailable
+from perdure.core.messages import Receipt
+from perdure.errors import Unavailable
 from perdure.logs import Log
-from perdure.platforms.api import Adapter, Capabilities
+from perdure.platforms.api import Adapter
 from perdure.runtime.backoff import Backoff
+from perdure.runtime.delivery_send import DeliveryPostponed, DeliverySend
 from perdure.runtime.due_times import DueTimes
-from perdure.runtime.lease import Lease
-from perdure.runtime.store_retry import retry_while_unavailable
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS, WakeEvent
-from perdure.store.api import Store
-from perdure.store.ids import Clock
+from perdure.runtime.gateway_run import GatewayRun
+from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.notice_parts import split_notice
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.tools.attachments import AttachmentFiles
 
-log = Log("sender")
-
-DISCONNECTED_RETRY_MS = 1_000  # between tries while the platform cannot be reached
+log = Log("delivery")
 
 
-class DeliverySent(Struct, frozen=True):
-    """The platform has the message."""
+class DeliveryRules(Struct, frozen=True):
+    """How replies are delivered, by the configuration."""
 
-    receipt: str
-    resolved: str | None = None  # what was done because nobody knew whether it had arrived before
-
-
-class DeliveryPostponed(Struct, frozen=True):
-    """Nothing was sent, and it is to be tried again."""
-
-    due_at: int
-    problem: str
-    counts: bool  # whether it used up an attempt
-    disconnected: bool = False  # the platform could not be reached
-
-
-class DeliveryUnknown(Struct, frozen=True):
-    """Nobody knows whether the message arrived."""
-
-    due_at: int
-    problem: str
-
-
-class DeliveryRefused(Struct, frozen=True):
-    """The platform will never take it as it is."""
-
-    problem: str
-
-
-DeliveryOutcome = DeliverySent | DeliveryPostponed | DeliveryUnknown | DeliveryRefused
+    unknown_choice: UnknownSendPolicy  # for a reply that may have arrived, where the platform cannot tell
+    max_age_ms: int  # an older reply is not sent
 
 
 class DeliveryLoop:
-    """Sends what is owed to the platforms that are connected."""
+    """Sends the rows of the outbox to the connected platforms, the rows of one lane in order."""
 
-    def __init__(
-        self,
-        store: Store,
-        run: str,
-        connected: Mapping[str, Adapter],
-        *,
-        lease: Lease,
-        clock: Clock,
-        steady: Clock,
-        unknown_choice: UnknownSendPolicy,
-        max_age_ms: int,
-        attachments: AttachmentFiles,
-        publish_change: Callable[[str], None],
-        group: GatewayTasks,
-    ) -> None:
-        self._store = store
+    def __init__(self, run: GatewayRun, rules: DeliveryRules, attachments: AttachmentFiles) -> None:
         self._run = run
-        self._connected = connected
-        self._lease = lease
-        self._clock = clock
-        self._unknown_choice = unknown_choice
-        self._max_age_ms = max_age_ms
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._rules = rules
         self._attachments = attachments
-        self._publish_change = publish_change
-        self._group = group
         self.resolved: Counter[Resolution] = Counter()  # unknown sends, by what was done about them
         self._failures = FailureLog(log)
-        self._wake_event = WakeEvent()
-        self._due_times = DueTimes(clock, steady)
-        self._backoff = Backoff(steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
-        self._lanes: dict[str, asyncio.Task[None]] = {}  # what is being sent now, by lane
+        self._due_times = DueTimes(run.clocks)
+        self._backoff = Backoff(run.clocks.steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
+        self._lanes: dict[str, asyncio.Task[None]] = {}  # sends under way, by lane
         self._finished_rows: set[str] = set()  # rows whose sending has ended since the last look began
-
-    def wake(self) -> None:
-        self._wake_event.wake()
 
     async def run(self) -> None:
         """Send the first open row of every lane, as soon as it is due."""
         while True:
-            await self._wake_event.wait(await self._send_due())
+            await self._run.wakeups.delivery.wait(await self._send_due())
 
     async def flush(self, timeout_seconds: float, platform: str | None = None) -> None:
-        """Wait, for a while, until what is being sent has been sent, and what is due behind it."""
+        """Wait, up to the timeout, until every row that is due has been sent."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._send_due()
@@ -134,16 +80,16 @@ class DeliveryLoop:
         return [task for lane, task in self._lanes.items() if platform is None or lane.startswith(f"{platform}:")]
 
     async def _send_due(self) -> float:
-        """Begin what is due; return in how many seconds to look again."""
+        """Begin to send every row that is due. Returns the seconds until the next look."""
         while True:
             ended = self._finished_rows = set()
             try:
-                heads = await self._store.outbox.lane_heads(self._run, list(self._connected))
+                heads = await self._store.outbox.lane_heads(self._run.id, list(self._run.connections.connected))
             except Unavailable as error:
-                log.warning("cannot_look_for_replies", error=error.message)
+                log.warning("outbox_not_read", error=error.message)
                 return POLL_SECONDS
             wait = self._begin_due([row for row in heads if row.id not in ended])
-            if not ended:  # otherwise others may stand first in their lanes by now
+            if not ended:  # otherwise other rows may be first in their lanes by now
                 return wait
 
     def _begin_due(self, heads: Sequence[OutboxDelivery]) -> float:
@@ -158,7 +104,7 @@ class DeliveryLoop:
             ):
                 wait = min(wait, left / 1000)
                 continue
-            self._lanes[row.lane] = self._group.create_task(self._deliver(row))
+            self._lanes[row.lane] = self._run.tasks.create_task(self._deliver(row))
         return wait
 
     async def _deliver(self, row: OutboxDelivery) -> None:
@@ -167,12 +113,12 @@ class DeliveryLoop:
         finally:
             del self._lanes[row.lane]
             self._finished_rows.add(row.id)
-            self._wake_event.wake()
+            self._run.wakeups.delivery.wake()
 
     async def _deliver_with_backoff(self, row: OutboxDelivery) -> None:
         progress = False
         try:
-            adapter = self._connected.get(row.address.platform)
+            adapter = self._run.connections.connected.get(row.address.platform)
             if adapter is None:
                 raise Unavailable("the platform is not connected any more")
             progress = await self._resolve_or_send(row, adapter)
@@ -180,25 +126,27 @@ class DeliveryLoop:
             (self._backoff.succeeded if progress else self._backoff.failed)(row.id)
 
     async def _resolve_or_send(self, row: OutboxDelivery, adapter: Adapter) -> bool:
-        """Take the row one step on. False: it is where it was."""
+        """Move the row by one state. False: its state has not changed."""
         now = self._clock()
         if row.state is DeliveryState.SENDING:
             return await self._mark_unknown(row)
-        if now - row.created_at > self._max_age_ms:
+        if now - row.created_at > self._rules.max_age_ms:
             return await self._expire(row, now)
         if row.state is not DeliveryState.UNKNOWN:
             row = await self._split_notice(row, adapter)
-            return await self._send(row, lambda: self._send_or_edit(adapter, row, row.text))
+            send = DeliverySend(self._run, adapter, row, self._attachments, self._failures)
+            return await self._send(send, send.send_or_edit)
         can = adapter.capabilities
         how = resolve_unknown_send(
             idempotent=can.idempotent_send or row.edits is not None,
             read_back=can.read_back,
-            policy=self._unknown_choice,
+            policy=self._rules.unknown_choice,
         )
         self.resolved[how] += 1
         if how is Resolution.DROP:
             return await self._drop(row, now)
-        return await self._send(row, lambda: self._resend(adapter, row, how), RESOLUTION_REMARKS[how])
+        send = DeliverySend(self._run, adapter, row, self._attachments, self._failures)
+        return await self._send(send, lambda: send.resend(how), RESOLUTION_REMARKS[how])
 
     async def _mark_unknown(self, row: OutboxDelivery) -> bool:
         """Call a row unknown that was being sent, though no task of ours sends it: that task has died.
@@ -206,7 +154,7 @@ class DeliveryLoop:
         Its lane, and so its conversation, is ours: whoever sent it was we, or a run that is dead.
         """
         log.warning("sending_abandoned", row=row.id, lane=row.lane)
-        due_at = self._retry_at(row)
+        due_at = self._clock() + retry_delay_ms(row.attempts + 1)
         return await self._store.outbox.record_unknown(
             row, due_at, self._clock(), problem=texts.delivery.INTERNAL_ERROR
         )
@@ -222,77 +170,21 @@ class DeliveryLoop:
         return replace(row, text=parts[0], buttons=None)
 
     async def _send(
-        self, row: OutboxDelivery, put: Callable[[], Awaitable[Receipt]], resolved: str | None = None
+        self, send: DeliverySend, put: Callable[[], Awaitable[Receipt]], resolved: str | None = None
     ) -> bool:
         """Say that the row is about to be sent, send it, and record what came of that.
 
         False: it is where it was, because it is not ours to send, or its platform cannot be reached.
         """
-        if not await self._store.outbox.start_sending(row, self._run, self._clock()):
+        if not await self._store.outbox.start_sending(send.row, self._run.id, self._clock()):
             return False
-        await self._lease.wait_until_valid()
-        outcome = await self._send_outcome(row, put, resolved)
-        await self._record_outcome(row, outcome)
+        await self._run.lease.wait_until_valid()
+        outcome = await send.outcome(put, resolved)
+        await send.record(outcome)
         return not (isinstance(outcome, DeliveryPostponed) and outcome.disconnected)
 
-    async def _send_outcome(
-        self, row: OutboxDelivery, put: Callable[[], Awaitable[Receipt]], resolved: str | None
-    ) -> DeliveryOutcome:
-        try:
-            return DeliverySent(str((await put()).message), resolved)
-        except NotConnected as error:
-            return DeliveryPostponed(
-                self._clock() + DISCONNECTED_RETRY_MS, error.message, counts=False, disconnected=True
-            )
-        except SendRetry as error:
-            due = max(self._retry_at(row), self._clock() + int(error.after * 1000))
-            # Who names the time is busy, not broken: waiting for that long uses up no attempt.
-            return DeliveryPostponed(due, error.message, counts=error.after <= 0)
-        except SendRefused as error:
-            log.warning("refused", row=row.id, lane=row.lane, error=error.message)
-            return DeliveryRefused(error.message)
-        except BaseException as error:  # noqa: BLE001 reason: after any other error nobody knows whether it was sent
-            raise_uncontained(error)
-            self._failures.report("outcome_unknown", error, row=row.id, lane=row.lane)
-            return DeliveryUnknown(self._retry_at(row), str(error))
-
-    def _retry_at(self, row: OutboxDelivery) -> int:
-        return self._clock() + retry_delay_ms(row.attempts + 1)
-
-    async def _record_outcome(self, row: OutboxDelivery, outcome: DeliveryOutcome) -> None:
-        """Record what came of a send, however long the store takes. Until then nothing follows it."""
-        await retry_while_unavailable(lambda: self._store_outcome(row, outcome))
-        if isinstance(outcome, DeliverySent):
-            log.info("sent", row=row.id, lane=row.lane)
-            self._publish_change(row.key)
-
-    async def _store_outcome(self, row: OutboxDelivery, outcome: DeliveryOutcome) -> None:
-        outbox, now = self._store.outbox, self._clock()
-        match outcome:
-            case DeliverySent(receipt, resolved):
-                await outbox.record_sent(row, receipt, now, resolved=resolved)
-            case DeliveryPostponed(due_at, problem, counts):
-                await outbox.retry_later(row, due_at, now, problem=problem, counts=counts)
-            case DeliveryUnknown(due_at, problem):
-                await outbox.record_unknown(row, due_at, now, problem=problem)
-            case DeliveryRefused(problem):
-                await self._apply_refusal(row, problem)
-
-    async def _apply_refusal(self, row: OutboxDelivery, problem: str) -> None:
-        """What is not taken as it is may be taken as a message of its own, or in words; or else it is dropped."""
-        file, now = row.sent_file, self._clock()
-        if row.edits is not None:
-            await self._store.outbox.send_as_new_message(row, now, problem=problem)
-        elif file is not None:
-            place = self._attachments.find(file.path)
-            words = texts.attachments.cannot_be_sent_here(row.text, file.name, str(place)) if place else ""
-            words = words or texts.attachments.lost_before_sending(row.text, file.name)
-            await self._store.outbox.replace_file_with_text(row, words, now, problem=problem)
-        else:
-            await self._store.outbox.record_refused(row, now, problem=problem)
-
     async def _expire(self, row: OutboxDelivery, now: int) -> bool:
-        """What is too old is not sent; of an answer the chat is told so, of a notice nothing."""
+        """Give up a row that is too old; if it was an answer, tell the chat."""
         notice = (
             OutboxReply(row.address, f"{row.reply}.expired", (texts.delivery.REPLY_EXPIRED,)) if row.turn else None
         )
@@ -305,33 +197,3 @@ class DeliveryLoop:
         return await self._store.outbox.expire(
             row, now, problem=RESOLUTION_REMARKS[Resolution.DROP], notice=notice
         )
-
-    async def _resend(self, adapter: Adapter, row: OutboxDelivery, how: Resolution) -> Receipt:
-        """Send a row that may have arrived before, unless the platform finds it."""
-        if how is Resolution.READ_BACK and (found := await adapter.find_sent(row.delivery_key)) is not None:
-            return found
-        text = texts.delivery.maybe_duplicate(row.text) if how is Resolution.RESEND else row.text
-        return await self._send_or_edit(adapter, row, text)
-
-    async def _send_or_edit(self, adapter: Adapter, row: OutboxDelivery, text: str) -> Receipt:
-        """Send the row, or let it take the place of the message that it edits; an edit may be made twice."""
-        file = row.sent_file
-        if file is not None:
-            place = self._attachments.find(file.path)
-            return await adapter.send(_outbound_with_file(row, text, file, place, adapter.capabilities))
-        if row.edits is None:
-            return await adapter.send(row.outbound(text))
-        receipt = Receipt(row.edits)
-        await adapter.edit(receipt, row.outbound(text))
-        return receipt
-
-
-def _outbound_with_file(
-    row: OutboxDelivery, text: str, file: SentFile, path: Path | None, can: Capabilities
-) -> Outbound:
-    """The file itself, or, where it cannot be sent, words that say where it is."""
-    if path is None:
-        return row.outbound(texts.attachments.lost_before_sending(text, file.name))
-    if not can.files or (can.max_file is not None and file.size > can.max_file):
-        return row.outbound(texts.attachments.cannot_be_sent_here(text, file.name, str(path)))
-    return replace(row.outbound(text), file=LocalFile(str(path), file.name, file.media_type, file.size))

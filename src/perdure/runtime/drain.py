@@ -1,4 +1,4 @@
-"""An orderly stop: tell those whose turn runs, let it end, mark what does not, then cancel it."""
+"""Drains a gateway: waits for running turns, marks those that do not end in time, and cancels them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from perdure.runtime.tasks import FailureLog
 log = Log("drain")
 
 NOTICE_SECONDS = 3.0  # for a banner or a notice; nobody waits for it
-SEND_SECONDS = 5.0  # for what is being sent when everything else has ended
-HURRIED_SEND_SECONDS = 1.0  # the same, in a hurry: a send that is cut off may have to be repeated
-MARK_SECONDS = 5.0  # for saving the marks; without them the turns are found lost at the next start
+SEND_SECONDS = 5.0  # for sends under way when everything else has ended
+HURRIED_SEND_SECONDS = 1.0  # the same, in a hurry: an interrupted send may have to be repeated
+MARK_SECONDS = 5.0  # for storing the marks; without them the next start finds the turns lost
 
 
 class TransientNotices:
-    """Words of the moment: never owed, sent side by side, bounded, and at most one per chat."""
+    """Notices that are never owed: sent side by side, with a timeout, and at most one per chat."""
 
     def __init__(self, connected: Mapping[str, Adapter], silent: Collection[str]) -> None:
         self._connected = connected
@@ -34,7 +34,7 @@ class TransientNotices:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def notify(self, address: Address, text: str) -> None:
-        """Begin to tell a chat, unless it was told something already; returns at once."""
+        """Begin to send a notice, unless the chat had one already; returns at once."""
         adapter = self._connected.get(address.platform)
         if adapter is None or address in self._notified or address.platform in self._silent:
             return
@@ -44,7 +44,7 @@ class TransientNotices:
         task.add_done_callback(self._tasks.discard)
 
     async def _send_notice(self, adapter: Adapter, address: Address, text: str) -> None:
-        """Tell one chat. However an adapter fails to show it, nobody misses it."""
+        """Send one notice. A failure of the adapter is only logged."""
 
         async def showing() -> None:
             async with asyncio.timeout(NOTICE_SECONDS):
@@ -65,19 +65,20 @@ async def drain(
     deadline: float,
     hurry: asyncio.Event,
 ) -> None:
-    """Stop claiming, wait to the deadline or until hurried, mark what still runs, cancel it, let sends end."""
+    """Stop claiming, wait for running turns up to the deadline, mark and cancel the rest, let sends end."""
     await runner.stop_claiming()
-    running = list(runner.attempts.values())
+    running = list(runner.running.values())
     log.info("draining", running=len(running), deadline=deadline)
-    for attempt, _ in running:
+    for each in running:
         notices.notify(
-            address_of(attempt.key), texts.recovery.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT)
+            address_of(each.attempt.key),
+            texts.recovery.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT),
         )
     if running:
-        await _first_of(asyncio.wait([task for _, task in running]), hurry.wait, deadline)
+        await _first_of(asyncio.wait([each.task for each in running]), hurry.wait, deadline)
     await _interrupt_running(runner, reason)
     settling = delivery.flush(HURRIED_SEND_SECONDS if hurry.is_set() else SEND_SECONDS)
-    await FailureLog(log).contain("replies_not_awaited", settling)
+    await FailureLog(log).contain("outbox_not_flushed", settling)
     notices.close()
 
 
@@ -91,13 +92,13 @@ async def _first_of(ended: Awaitable[object], hurried: Callable[[], Awaitable[ob
 
 
 async def _interrupt_running(runner: TurnRunner, reason: InterruptionReason) -> None:
-    """Mark and cancel what still runs, side by side: a store that hangs delays all of them once, not each."""
-    running = list(runner.attempts.values())
+    """Mark and cancel running turns side by side: a store that hangs delays all of them once, not each."""
+    running = list(runner.running.values())
     async with asyncio.TaskGroup() as group:
-        for attempt, task in running:
-            group.create_task(_mark_and_cancel(attempt, task, reason))
+        for each in running:
+            group.create_task(_mark_and_cancel(each.attempt, each.task, reason))
     if running:
-        await asyncio.wait([task for _, task in running], timeout=ATTEMPT_STOP_SECONDS)
+        await asyncio.wait([each.task for each in running], timeout=ATTEMPT_STOP_SECONDS)
 
 
 async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: InterruptionReason) -> None:
@@ -108,5 +109,5 @@ async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: I
 
 async def _mark(attempt: Attempt, reason: InterruptionReason) -> None:
     async with asyncio.timeout(MARK_SECONDS):
-        if await attempt.interrupt(reason):
+        if await attempt.journal.interrupt(reason):
             log.info("interrupted", turn=attempt.turn, reason=reason)

@@ -1,4 +1,4 @@
-"""How long something still waits, measured by a clock that nobody can set.
+"""Remaining time until a due time, measured also by a clock that nobody can set.
 
 A due time on record is a time of the wall clock, which may be set while we wait, and may have been set while no
 gateway ran. So whoever waits for one also says how long its own delay is.
@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from perdure.store.ids import Clock
+from perdure.runtime.clocks import Clocks
 
 
 class Deadline(Struct, frozen=True):
@@ -19,11 +19,11 @@ class Deadline(Struct, frozen=True):
 
 
 class DueTimes:
-    """What waits for a due time. Nothing waits longer than its own delay, however the wall clock is set."""
+    """Due times by name. Nothing waits longer than its own delay, however the wall clock is set."""
 
-    def __init__(self, clock: Clock, steady: Clock) -> None:
-        self._clock = clock
-        self._steady = steady
+    def __init__(self, clocks: Clocks) -> None:
+        self._clock = clocks.wall
+        self._steady = clocks.steady
         self._deadlines: dict[str, Deadline] = {}  # by name
 
     def remaining_ms(self, name: str, due_at: int, delay: int) -> int:

@@ -1,7 +1,7 @@
-"""Erasing: a session with all that belongs to it, in an order that survives a crash at any point.
+"""Erases sessions with all that belongs to them, in an order that survives a crash at any point.
 
-The intent is on disk first. Then what runs is ended, the rows go, and the files last: whoever dies on the way, the
-next start or the next look finds what is left to do, also a gateway that has files of a session of another's.
+The intent is stored first. Then running turns and commands are ended, the rows are deleted, and the files last:
+after a crash, the next start or the next look finishes the erasure, on every machine that has files of it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from perdure.tools import keeper
 from perdure.tools.shell import call_key
 from perdure.tools.threads import run_in_thread
 
-log = Log("erasing")
+log = Log("erasure")
 
-SESSIONS_PER_BATCH = 20  # sessions that are erased for their age before others get their turn
-EVENTS_PER_BATCH = 100  # and events that came to nothing
-STOP_GRACE_SECONDS = 5.0  # seconds that a command gets to end by itself
+SESSIONS_PER_BATCH = 20  # old sessions that are erased before others are served
+EVENTS_PER_BATCH = 100  # old rejected events, likewise
+RETENTION_CHECK_SECONDS = 600.0  # between two looks for sessions that are too old
+BATCH_PAUSE_SECONDS = 1.0  # between two batches, in which others are served
+STOP_GRACE_SECONDS = 5.0  # for a command to end by itself
 _FAR_FUTURE_MS = 1 << 62
 
 
@@ -54,7 +56,7 @@ class Eraser:
         clock: Clock = wall_clock,
         stop_attempt: Callable[[str], Awaitable[None]] = _no_attempt_to_stop,
     ) -> None:
-        """`cut_off` ends the attempt at a turn, if one runs here, and waits until it has ended."""
+        """`stop_attempt` stops the attempt at a turn, if one runs here, and waits until it has ended."""
         self._store = store
         self._home = home
         self._keepers = home / "keepers"
@@ -75,25 +77,25 @@ class Eraser:
         return [done for session in found if (done := await self._erase(session.id)) is not None]
 
     async def finish_pending(self) -> None:
-        """Finish what was begun, and remove the files of whatever was erased here or elsewhere."""
+        """Finish erasures that were begun, and remove the files of sessions that were erased here or elsewhere."""
         for session in await self._store.erasure.unfinished():
-            # The next look tries again, and nobody else waits for it.
+            # The next look tries again, and no other session waits for it.
             await self._failures.contain("not_erased", self._erase(session), session=session)
         await self._remove_files(*await self._store.erasure.files_to_remove())
 
     async def erase_expired(self, age_ms: int) -> RetentionBatch:
-        """Erase a batch of what is older: sessions in which nothing is under way or owed, and dead events."""
+        """Erase a batch of older sessions in which nothing is under way or owed, and of rejected events."""
         now = self._clock()
         idle = await self._store.erasure.idle_sessions(now - age_ms, SESSIONS_PER_BATCH)
         gone = [await self._erase(session, idle_since=now - age_ms) for session in idle]
         sessions = sum(erased is not None for erased in gone)
         events = await self._store.erasure.delete_old_events(now - age_ms, now, EVENTS_PER_BATCH)
         if sessions or events:
-            log.info("erased_for_age", sessions=sessions, events=events)
+            log.info("expired_sessions_erased", sessions=sessions, events=events)
         return RetentionBatch(sessions, events, more=sessions == SESSIONS_PER_BATCH or events == EVENTS_PER_BATCH)
 
     async def forget_old_tombstones(self) -> None:
-        """Let go of what is left of what was erased long ago."""
+        """Delete the tombstones of sessions that were erased long ago."""
         await self._store.erasure.delete_expired_tombstones(self._clock())
 
     async def _erase(self, session: str, *, idle_since: int | None = None) -> ErasedSession | None:
@@ -121,20 +123,20 @@ class Eraser:
     # ── files ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _stop_commands(self, turns: Collection[str]) -> tuple[list[str], list[str]]:
-        """End the commands of these turns that are here; the names of their places, and of those still running."""
+        """Stop the commands of these turns. Returns all their directories, and those whose command still runs."""
         names = await run_in_thread(lambda: _keeper_directories(self._keepers, set(turns)))
         seen = await asyncio.gather(*(keeper.stop(self._keepers / name, STOP_GRACE_SECONDS) for name in names))
         return names, [name for name, each in zip(names, seen, strict=True) if _still_runs(each)]
 
     async def _remove_files(self, turns: Collection[str], files: Iterable[str]) -> None:
-        """Remove the files of these turns, and these files; and whatever somebody began to remove."""
+        """Remove the files of these turns, and these files."""
         names, _ = await self._stop_commands(turns)
         try:
             await run_in_thread(
                 lambda: keeper.remove_ended(self._keepers, 0, _FAR_FUTURE_MS, keeper.AllBut(names))
             )
             await run_in_thread(lambda: _remove_home_files(self._home, files))
-        except OSError as error:  # what is left is on record, and the next look tries again
+        except OSError as error:  # the store knows what is left, and the next look tries again
             log.warning("files_not_removed", error=error)
 
 
@@ -150,12 +152,40 @@ def _still_runs(status: keeper.CommandStatus) -> bool:
 
 
 def _remove_home_files(home: Path, files: Iterable[str]) -> None:
-    """Remove files of ours; whatever else a database may name is none of our business."""
+    """Remove files inside the home; a path outside it is ignored."""
     for path in ((home / file).resolve() for file in files):
         if path.is_relative_to(home.resolve()) and path.is_file():
             path.unlink(missing_ok=True)
-            with suppress(OSError):  # somebody else has put something there, and it stays
+            with suppress(OSError):  # the directory holds a file of somebody else, and stays
                 path.parent.rmdir()
+
+
+class RetentionLoop:
+    """Finishes erasures that were begun and erases old sessions, at the start and then every few minutes."""
+
+    def __init__(self, eraser: Eraser, age: float | None, sweep_files: Callable[[], Awaitable[None]]) -> None:
+        """`sweep_files` removes uploaded files that no message names."""
+        self._eraser = eraser
+        self._sweep_files = sweep_files
+        self._failures = FailureLog(log)
+        self._age_ms = int((age or 0) * 1000)
+
+    async def run(self) -> None:
+        while True:
+            for step in (
+                self._eraser.finish_pending,
+                self._erase_expired,
+                self._eraser.forget_old_tombstones,
+                self._sweep_files,
+            ):
+                await self._failures.contain("not_erased", step())  # the next look tries again
+            await asyncio.sleep(RETENTION_CHECK_SECONDS)
+
+    async def _erase_expired(self) -> None:
+        more = self._age_ms > 0
+        while more:
+            more = (await self._eraser.erase_expired(self._age_ms)).more
+            await asyncio.sleep(BATCH_PAUSE_SECONDS if more else 0)
 
 
 async def erase_without_gateway(settings: Settings, name: str) -> list[ErasedSession]:

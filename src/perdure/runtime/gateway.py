@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from perdure.agents.api import Agent, Model
 from perdure.config import Settings
@@ -18,16 +19,19 @@ from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
-from perdure.runtime.clocks import steady_clock
+from perdure.runtime.clocks import Clocks, steady_clock
 from perdure.runtime.configured_platforms import configured_adapters
+from perdure.runtime.connections import Connections
+from perdure.runtime.gateway_run import GatewayRun
+from perdure.runtime.lease import Lease
 from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import Feed
+from perdure.runtime.wakeups import Feed, Wakeups
 from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.runs import RunStart
+from perdure.store.runs import LEASE_MS, RunStart
 from perdure.version import __version__
 
 log = Log("gateway")
@@ -49,6 +53,13 @@ class StopKind(StrEnum):
     RESTART = "restart"
 
 
+class SupervisionOptions(TypedDict, total=False):
+    """What the process around a gateway may pass to `Gateway`."""
+
+    end_by: Callable[[float], None]  # is called at every request to stop, with the seconds until the latest end
+    launch: GatewayLaunch | None  # what the supervisor says of this start and of the exits before it
+
+
 class _Drained(Exception):
     """Everything that had time to end has ended; what is left is cancelled."""
 
@@ -66,22 +77,16 @@ class Gateway:
         steady: Clock = steady_clock,
         wrap: Callable[[Database], Database] = lambda database: database,
         wrap_model: Callable[[Model], Model] = lambda model: model,
-        end_by: Callable[[float], None] = lambda seconds: None,
-        launch: GatewayLaunch | None = None,
+        **supervision: Unpack[SupervisionOptions],
     ) -> None:
-        """`end_by` is told, whenever a stop is asked for, in how many seconds it ends at the latest.
-
-        `clock` tells what time it is, `steady` how much of it has passed: nobody sets that one.
-        `launch` is what the supervisor says of this start and of the deaths before it.
-        """
+        """`clock` tells the time of day; `steady` tells how much time has passed, and nobody sets it."""
         self.settings = settings
         self.adapters: list[Adapter] = list(adapters) if adapters is not None else configured_adapters(settings)
         self._agents = AgentFactory(settings, [adapter.name for adapter in self.adapters], agent, wrap_model)
-        self._clock = clock
-        self._steady = steady
+        self._clocks = Clocks(clock, steady)
         self._wrap = wrap
-        self._end_by = end_by
-        self._launch = launch
+        self._end_by: Callable[[float], None] = supervision.get("end_by", _ignore_deadline)
+        self._launch = supervision.get("launch")
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failures = FailureLog(log)
@@ -123,7 +128,7 @@ class Gateway:
 
     def describe(self) -> list[str]:
         """The gateway's situation, one sentence a line."""
-        running = len(self.loops.runner.attempts)
+        running = len(self.loops.runner.running)
         connected = ", ".join(self.loops.connections.connected) or "no platform"
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
         if self.loops.recoverer.paused:
@@ -162,7 +167,7 @@ class Gateway:
 
     async def _run(self, on_ready: Callable[[], None]) -> StopKind:
         self._agents.prepare()
-        database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clock)
+        database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clocks.wall)
         self._store = Store(self._wrap(database))
         try:
             run = await self._serve(on_ready)
@@ -201,19 +206,17 @@ class Gateway:
 
     async def _run_loops(self, started: RunStart, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
         """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""
-        self._loops = Loops(
-            self.settings,
+        run = GatewayRun(
             self.store,
-            started,
-            self._agents,
-            self.adapters,
-            self,
-            self.feed,
-            self._clock,
-            self._steady,
+            started.run,
+            self._clocks,
+            Lease(None if self.store.database.exclusive else LEASE_MS),
             GatewayTasks(group),
+            Connections(self.adapters),
+            Wakeups(self.feed),
         )
-        self._operator_verbs = OperatorVerbs(self.store, self._loops, started.run, self._clock)
+        self._loops = Loops(self.settings, run, started, self._agents, self.adapters, self)
+        self._operator_verbs = OperatorVerbs(self.store, self._loops, started.run, self._clocks.wall)
         await self._loops.start()
         self.phase = Phase.READY
         on_ready()
@@ -226,6 +229,9 @@ class Gateway:
     async def _close_adapters(self) -> None:
         for adapter in self.adapters:
             await self._failures.contain("platform_not_closed", _close_adapter(adapter), platform=adapter.name)
+
+
+def _ignore_deadline(_: float) -> None: ...
 
 
 async def _close_adapter(adapter: Adapter) -> None:

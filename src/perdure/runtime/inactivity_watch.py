@@ -1,12 +1,11 @@
-"""Watches over what runs: people hear that long work goes on, and a turn that gives no sign of life is ended.
+"""Tells a chat that a long turn still works, warns of inactivity, and ends a turn that gives no sign of life.
 
-One loop for all attempts. What it says is of the moment: never owed, never stored, and in nobody's way.
+One loop for all attempts. Its notices are never owed and never stored, and nobody waits for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -25,24 +24,24 @@ from perdure.errors import SendRefused
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
-from perdure.runtime.lease import Lease
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.store.ids import Clock
+from perdure.runtime.running import RunningTurn
+from perdure.runtime.tasks import FailureLog
 
-log = Log("watchers")
+log = Log("inactivity_watch")
 
-CHECK_SECONDS = 1.0  # seconds between two looks
-NOTICE_SECONDS = 10.0  # seconds for saying something in passing; nobody waits for it
+CHECK_SECONDS = 1.0  # between two looks
+NOTICE_SECONDS = 10.0  # for sending a notice; nobody waits for it
 
 
 class WatchedAttempt(Struct, eq=False):
-    """An attempt, and what was said in passing about it."""
+    """An attempt, and the notices that were sent about it."""
 
     attempt: Attempt
-    notified_at: int  # when people were last told that it goes on
-    warned_silence: int = -1  # the last sign of life before the silence of which they were warned
-    receipt: Receipt | None = None  # of the notice that says that it goes on, where it can be edited
+    notified_at: int  # when the chat was last told that the turn still works
+    warned_silence: int = -1  # the last sign of life before the silence of which the chat was warned
+    receipt: Receipt | None = None  # of the notice that the turn still works, where it can be edited
     notice_number: int = 0
     ending: bool = False
 
@@ -53,26 +52,14 @@ class WatchedAttempt(Struct, eq=False):
 
 
 class InactivityWatch:
-    """Looks at every running attempt, every second."""
+    """Checks every running attempt, every second."""
 
-    def __init__(
-        self,
-        runner: TurnRunner,
-        connected: Mapping[str, Adapter],
-        limits: InactivityLimits,
-        *,
-        lease: Lease,
-        clock: Clock,
-        steady: Clock,
-        group: GatewayTasks,
-    ) -> None:
+    def __init__(self, run: GatewayRun, runner: TurnRunner, limits: InactivityLimits) -> None:
+        self._run = run
+        self._clock = run.clocks.wall
+        self._steady = run.clocks.steady
         self._runner = runner
-        self._connected = connected
         self._limits = limits
-        self._lease = lease
-        self._clock = clock
-        self._steady = steady
-        self._group = group
         self._failures = FailureLog(log)
         self._watched: dict[str, WatchedAttempt] = {}  # by turn
 
@@ -84,8 +71,8 @@ class InactivityWatch:
             self.check()
 
     def check(self) -> None:
-        """Say and do what is due now; returns at once."""
-        running = [attempt for attempt, task in self._runner.attempts.values() if _is_watchable(attempt, task)]
+        """Begin the notices and ends that are due now; returns at once."""
+        running = [each.attempt for each in self._runner.running.values() if _is_watchable(each)]
         self._watched = {attempt.turn: self._known(attempt) for attempt in running}
         for watched in self._watched.values():
             self._act(watched, inactivity_response(watched.watch_state(), self._limits, self._steady()))
@@ -102,7 +89,7 @@ class InactivityWatch:
         match what:
             case InactivityResponse.END if not watched.ending:
                 watched.ending = True
-                self._group.create_task(self._end_inactive(watched.attempt))
+                self._run.tasks.create_task(self._end_inactive(watched.attempt))
             case InactivityResponse.WARNING:
                 self._warn(watched)
             case InactivityResponse.STILL_WORKING:
@@ -110,7 +97,7 @@ class InactivityWatch:
             case _:
                 return
 
-    # ── what is said and done ───────────────────────────────────────────────────────────────────────────────
+    # ── notices and ends ───────────────────────────────────────────────────────────────────────────────
 
     async def _end_inactive(self, attempt: Attempt) -> None:
         silence = self._steady() - attempt.active_at
@@ -138,13 +125,14 @@ class InactivityWatch:
             watched.notified_at = self._steady()
 
     def _start_notice(self, watched: WatchedAttempt, text: str, *, editable: bool) -> bool:
-        """Begin to say something in the chat. False: it cannot be reached now, or something is being said."""
+        """Begin to send a notice. False: the platform is not connected, or another notice is under way."""
         attempt = watched.attempt
-        adapter = self._connected.get(address_of(attempt.key).platform)
-        if adapter is None or (attempt.notice_task is not None and not attempt.notice_task.done()):
+        adapter = self._run.connections.connected.get(address_of(attempt.key).platform)
+        if adapter is None:
             return False
-        attempt.notice_task = asyncio.create_task(self._send_contained(watched, adapter, text, editable=editable))
-        return True
+        return attempt.display.start_notice(
+            lambda: self._send_contained(watched, adapter, text, editable=editable)
+        )
 
     async def _send_contained(
         self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool
@@ -154,14 +142,14 @@ class InactivityWatch:
 
     async def _send_notice(self, watched: WatchedAttempt, adapter: Adapter, text: str, *, editable: bool) -> None:
         async with asyncio.timeout(NOTICE_SECONDS):
-            await self._lease.wait_until_valid()
+            await self._run.lease.wait_until_valid()
             if editable and adapter.capabilities.edit:
                 await self._send_or_edit(watched, adapter, text)
             else:
                 await adapter.notice(address_of(watched.attempt.key), text)
 
     async def _send_or_edit(self, watched: WatchedAttempt, adapter: Adapter, text: str) -> None:
-        """Show the notice, in the place of the one before; if that cannot be edited, the next is a new one."""
+        """Edit the notice before; if it cannot be edited, the next notice is a new message."""
         attempt = watched.attempt
         name = f"{attempt.turn}.working.{attempt.view.attempt}.{watched.notice_number}"
         outbound = Outbound(address_of(attempt.key), text, name)
@@ -176,6 +164,7 @@ class InactivityWatch:
             raise
 
 
-def _is_watchable(attempt: Attempt, task: asyncio.Task[None]) -> bool:
-    """Whether there is anything to say of it: not once its turn has ended, or somebody has taken it over."""
-    return not task.cancelling() and not attempt.silenced and attempt.view.state is TurnState.RUNNING
+def _is_watchable(running: RunningTurn) -> bool:
+    """Whether the attempt is still the one that runs its turn: not once it is being stopped."""
+    attempt, stopping = running.attempt, running.task.cancelling() or running.attempt.display.silenced
+    return not stopping and attempt.view.state is TurnState.RUNNING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import msgspec
 from msgspec.structs import replace
@@ -18,12 +17,12 @@ from perdure.errors import NotStored, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
+from perdure.runtime.gateway_run import GatewayRun
+from perdure.runtime.message_router import MessageRouter
 from perdure.runtime.session_resets import active_resets
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.store.api import Store
+from perdure.runtime.tasks import FailureLog
 from perdure.store.authorisation import not_allowed_reason
 from perdure.store.database import Transaction, Tx
-from perdure.store.ids import Clock
 from perdure.store.inbox import InboxKind
 from perdure.store.pairings import PairingRefusal, new_code, reject_unknown_person
 from perdure.store.session_verbs import renew_if_due
@@ -32,34 +31,20 @@ log = Log("intake")
 
 MAX_CONCURRENT_EVENTS = 256
 
-WakeForMessage = Callable[[Stored, Inbound, bool], None]  # where it is, what it was, and whether it is a command
-
 
 class Intake:
     """Takes events in. Many at once: they share a commit, and keep their order within a session."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        access: Access,
-        clock: Clock,
-        wake_for_message: WakeForMessage,
-        wake_delivery: Callable[[str], None],
-        wake_cleanup: Callable[[], None],
-        group: GatewayTasks,
-    ) -> None:
-        self._store = store
+    def __init__(self, run: GatewayRun, settings: Settings, access: Access, router: MessageRouter) -> None:
+        self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._pairs = settings.access.unknown == "pair"
         self._session = settings.session
         self._rules = settings.queue_rules
         self._freshness_ms = int(settings.recovery.freshness * 1000)
         self._access = access
-        self._clock = clock
-        self._wake_for_message = wake_for_message
-        self._wake_delivery = wake_delivery  # something is owed to the chat of a key
-        self._wake_cleanup = wake_cleanup  # a turn may have ended in the middle of a command
-        self._group = group
+        self._router = router
         self._failures = FailureLog(log)
         self._permits = asyncio.Semaphore(MAX_CONCURRENT_EVENTS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,7 +52,7 @@ class Intake:
     async def accept(self, event: Event) -> None:
         """Begin to store an event; returns at once unless very many are being stored."""
         await self._permits.acquire()
-        task = self._group.create_task(self._store_and_acknowledge(event))
+        task = self._run.tasks.create_task(self._store_and_acknowledge(event))
         self._tasks.add(task)
         task.add_done_callback(self._release_permit)
 
@@ -93,7 +78,7 @@ class Intake:
         else:
             telling = self._acknowledge(event, stored)
         # What the platform was not told, it hands over again, and we know it.
-        await self._failures.contain("platform_not_told", telling, event_key=event.key)
+        await self._failures.contain("event_not_acknowledged", telling, event_key=event.key)
 
     async def _report_problem(self, event: Event, problem: PerdureError) -> None:
         await event.fail(problem)
@@ -125,7 +110,7 @@ class Intake:
             return None
         log.info("pressed", message=stored.message, key=stored.key, fate=stored.fate)
         if stored.fresh:
-            self._wake_for_message(stored, inbound, False)
+            self._router.route(stored, inbound, is_command=False)
         return stored
 
     async def _apply_edit(self, event: Event, inbound: Inbound) -> Stored:
@@ -134,14 +119,14 @@ class Intake:
         stored = await self._store.queue.amend(inbound, event.raw, key, now, resolve_key=door, rules=self._rules)
         log.info("amended", message=stored.message, key=stored.key, fate=stored.fate)
         if stored.fresh:
-            ordered = inbound.kind == "edit" and read_command(inbound.text) is not None
-            self._wake_for_message(stored, inbound, ordered)
+            is_command = inbound.kind == "edit" and read_command(inbound.text) is not None
+            self._router.route(stored, inbound, is_command=is_command)
         return stored
 
     async def _receive(self, event: Event, inbound: Inbound) -> Stored | None:
         key, now = self._access.usual_key(inbound), self._clock()
-        ordered = read_command(inbound.text) is not None
-        kind: InboxKind = "command" if ordered else "message"
+        is_command = read_command(inbound.text) is not None
+        kind: InboxKind = "command" if is_command else "message"
         renewed: list[str] = []
         stored = await self._store.inbox.receive_if_allowed(
             inbound,
@@ -150,19 +135,19 @@ class Intake:
             now,
             kind,
             resolve_key=self._access.resolve_key(inbound),
-            prepare=lambda there: self._reset_if_due(there, now, renewed) if not ordered else _do_nothing,
+            prepare=lambda there: self._reset_if_due(there, now, renewed) if not is_command else _do_nothing,
             refuse=self._refuse_unknown_person(event, inbound, key, now),
             rules=self._rules,
         )
         for there in renewed:
-            self._wake_delivery(there)
-            self._wake_cleanup()
+            self._run.wakeups.wake_delivery(there)
+            self._run.wakeups.wake_cleanup()
         if not isinstance(stored, Stored):
             self._report_refusal(event, inbound, key, stored)
             return None
         if stored.fresh:
             log.info("received", message=stored.message, key=stored.key, kind=kind, fate=stored.fate)
-            self._wake_for_message(stored, inbound, ordered)
+            self._router.route(stored, inbound, is_command=is_command)
         return stored
 
     def _refuse_unknown_person(
@@ -177,9 +162,9 @@ class Intake:
     def _report_refusal(self, event: Event, inbound: Inbound, key: str, refusal: PairingRefusal) -> None:
         log.warning("rejected", event_key=event.key, problem=not_allowed_reason(inbound.sender), told=refusal)
         if refusal == "told":
-            self._wake_delivery(key)
+            self._run.wakeups.wake_delivery(key)
         elif refusal == "full":
-            log.warning("too_many_strangers", platform=inbound.address.platform, person=inbound.sender.id)
+            log.warning("too_many_pairing_requests", platform=inbound.address.platform, person=inbound.sender.id)
 
     def _reset_if_due(self, key: str, now: int, renewed: list[str]) -> Transaction[object]:
         """What begins a fresh conversation if the one so far is too old; then its key is among those renewed."""

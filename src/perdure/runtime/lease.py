@@ -1,4 +1,4 @@
-"""How long we may believe that our sessions are ours.
+"""The lease of a run: how long it may rely on its sessions being its own.
 
 The database fences late records, but not the world: so before every effect and every send we also look at a
 clock that goes on while the machine sleeps or we are stopped. A gateway that is frozen between this look and the

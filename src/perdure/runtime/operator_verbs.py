@@ -73,33 +73,33 @@ class OperatorVerbs:
         certain = can.idempotent_send or can.read_back or row.edits is not None
         work = outbox_verbs.resend(row.id, can_verify=certain)
         mended = await self._store.outbox.execute_verb(row.key, work)
-        self._loops.wake_delivery(row.key)
+        self._loops.wakeups.wake_delivery(row.key)
         return mended
 
     async def drop_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
         """Give up a reply that was not confirmed."""
         mended = await self._store.outbox.execute_verb(row.key, outbox_verbs.drop(row.id))
-        self._loops.wake_delivery(row.key)
+        self._loops.wakeups.wake_delivery(row.key)
         return mended
 
     async def erase(self, name: str) -> list[ErasedSession]:
         """Erase the session of that id, or all that a key ever had."""
         erased = await self._loops.eraser.erase(name)
         for one in erased:
-            self._loops.wake_delivery(one.key)
+            self._loops.wakeups.wake_delivery(one.key)
         return erased
 
     async def lift_recovery_pause(self) -> bool:
         """Lift the pause that the crash-loop breaker set."""
         paused = self._loops.recoverer.paused
         await self._loops.recoverer.lift_pause()
-        self._loops.publish_all()
+        self._loops.wakeups.publish_all()
         return paused
 
     async def apply_people_change(self, key: str = "") -> None:
         """Somebody was let in, or lost rights: the chat of `key` is told, and what was cut off is judged anew."""
         if key:
-            self._loops.wake_delivery(key)
+            self._loops.wakeups.wake_delivery(key)
         await self._loops.recoverer.recover()
 
     async def answer_question(self, name: str, text: str) -> bool:

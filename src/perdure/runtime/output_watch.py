@@ -1,4 +1,4 @@
-"""Waiting for outputs to grow: the kernel tells of them. Where it does not, we look every half second."""
+"""Waits for the output of processes to grow: by inotify, or by a check every half second."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from perdure.store.ids import Clock
 from perdure.tools import keeper
 from perdure.tools.inotify import InotifyWatcher
 
-log = Log("glances")
+log = Log("output_watch")
 
-CHECK_SECONDS = 0.5  # seconds: so often we look, or hear of what has grown
-IDLE_WAIT_SECONDS = 3600.0  # seconds to wait for somebody who waits
+CHECK_SECONDS = 0.5  # between two checks, or two reads of inotify
+IDLE_WAIT_SECONDS = 3600.0  # between two looks while nobody waits
 
 
 class OutputWaiter(Struct, frozen=True, eq=False):
     directory: str
-    directory_mtime_ns: int  # when a file was last added to the place, or removed
+    directory_mtime_ns: int  # when a file was last added to the directory, or removed
     output_file: str  # the file that grows
-    size: int  # that it has, as far as is known
+    size: int  # of the output file, as far as is known
     since: int  # when it began to wait
     due_at: int | None
-    watch_id: int | None  # under which the kernel tells of the place, if it does
+    watch_id: int | None  # of inotify, if it watches the directory
     changed: asyncio.Event
 
     def has_changed(self) -> bool:
@@ -40,16 +40,16 @@ class OutputWaiter(Struct, frozen=True, eq=False):
 
 
 def _make_waiter(directory: Path, size: int, since: int, due_at: int | None, watch_id: int | None) -> OutputWaiter:
-    files = directory.stat().st_mtime_ns  # before we look which they are
+    files = directory.stat().st_mtime_ns  # before we look which files there are
     output, start = keeper.current_output_file(directory)
     return OutputWaiter(str(directory), files, str(output), size - start, since, due_at, watch_id, asyncio.Event())
 
 
 class OutputWatch:
-    """The outputs that somebody waits for."""
+    """Wakes those who wait for an output to grow."""
 
     def __init__(self, clock: Clock, *, use_inotify: bool = True) -> None:
-        """`listening` says whether the kernel is to tell us, where it can."""
+        """`use_inotify`: let the kernel report changes, where it can."""
         self._clock = clock
         self._waiters: set[OutputWaiter] = set()
         self._wake_event = WakeEvent()
@@ -57,7 +57,7 @@ class OutputWatch:
         self._use_inotify = use_inotify
 
     async def wait_for_change(self, directory: Path, size: int, due_at: int | None) -> None:
-        """Wait until the output in a place has another size than this, or that time has come."""
+        """Wait until the output in a directory has another size, or `due_at` has come."""
         number = self._watch_directory(directory)  # before we look, so that nothing is missed
         waiting = _make_waiter(directory, size, self._clock(), due_at, number)
         self._waiters.add(waiting)
@@ -82,7 +82,7 @@ class OutputWatch:
             self._close_inotify()
 
     def _check_waiters(self) -> None:
-        """Look at those of which the kernel does not tell, and at the clock."""
+        """Check the outputs that inotify does not watch, and the due times."""
         now = self._clock()
         for waiting in self._waiters:
             # Due is also what has begun to wait later than now: the clock was set back.
@@ -90,7 +90,7 @@ class OutputWatch:
             if is_due or (waiting.watch_id is None and waiting.has_changed()):
                 waiting.changed.set()
 
-    # ── what the kernel tells ───────────────────────────────────────────────────────────────────────────────
+    # ── inotify ───────────────────────────────────────────────────────────────────────────────
 
     def _watch_directory(self, directory: Path) -> int | None:
         if not self._use_inotify:
@@ -100,8 +100,8 @@ class OutputWatch:
                 self._inotify = InotifyWatcher()
                 self._start_reading()
             return self._inotify.add_watch(str(directory))
-        except OSError as error:  # an odd system, or more places than it tells of; then we look
-            log.info("looking_instead", place=directory.name, error=error)
+        except OSError as error:  # no inotify here, or too many watches: then we check
+            log.info("inotify_unavailable", place=directory.name, error=error)
             return None
 
     def _start_reading(self) -> None:
@@ -109,7 +109,7 @@ class OutputWatch:
             asyncio.get_running_loop().add_reader(self._inotify.handle, self._read_changes, self._inotify)
 
     def _read_changes(self, changes: InotifyWatcher) -> None:
-        """Wake whoever waits for what has changed; then hear nothing for a while: some commands never stop."""
+        """Wake those whose output has changed, then stop reading for a while: some commands write without end."""
         changed = changes.read_changed_watches()
         for waiting in self._waiters:
             if waiting.watch_id is not None and (changed is None or waiting.watch_id in changed):

@@ -1,4 +1,4 @@
-"""The record of processes in the background, as tools see it: kept in the store, and there once that is open."""
+"""The records of background processes as tools see them, kept in the store."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from perdure.store.processes import Process, ProcessEnd, ProcessRequest
 from perdure.tools.keeper import CommandEnded, CommandStatus
 from perdure.tools.process_records import ProcessRecord, ProcessRecords
 
-log = Log("ledger")
+log = Log("process_records")
 
 
 class ProcessStartListener(Protocol):
-    """Who heeds the processes that run."""
+    """Watches the processes that run."""
 
     def is_ours(self, process: Process) -> bool:
         """Whether the files of a process are here, or would be."""
 
     def watch_started(self, process: str) -> None:
-        """Say that a process was started."""
+        """A process was started: begin to watch it."""
 
 
 class StoredProcessRecords:
-    """The ledger of a gateway that runs. While the store takes no writes, its callers wait."""
+    """The records of a running gateway. While the store takes no writes, callers wait."""
 
     def __init__(self, store: Store, run: str, clock: Clock, process_watcher: ProcessStartListener) -> None:
         self._store = store
@@ -41,9 +41,9 @@ class StoredProcessRecords:
         self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
     ) -> str:
         turn, _, name = call.partition(":")
-        wish = ProcessRequest(turn, name, directory, command, notify, tuple(patterns))
+        request = ProcessRequest(turn, name, directory, command, notify, tuple(patterns))
         process = await retry_while_unavailable(
-            lambda: self._store.processes.record(wish, self._run, self._clock())
+            lambda: self._store.processes.record(request, self._run, self._clock())
         )
         if not self._process_watcher.is_ours(process):
             raise OutcomeUnknown(texts.processes.ON_OTHER_MACHINE)
@@ -64,7 +64,7 @@ class StoredProcessRecords:
 
 
 class DeferredProcessRecords:
-    """A ledger that is there once the store is open: agents are made before that."""
+    """Records that are bound once the store is open: agents are made before that."""
 
     def __init__(self) -> None:
         self._records: ProcessRecords | None = None

@@ -1,4 +1,4 @@
-"""A question as the chat sees it: its words, cut to the platform's length, and its buttons."""
+"""Makes the message that asks a question: its text, split to the platform's length, and its buttons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.store.outbox import OutboxReply
 def question_reply(
     turn: str, key: str, asked: QuestionAsked, view: TurnView, max_length: int | None, repeat_reason: str = ""
 ) -> OutboxReply:
-    """The reply that asks a question of a turn; `why` says, if it is put once more, why that is."""
+    """The reply that asks a question of a turn; `repeat_reason` says why a question is asked once more."""
     work, text = background_number(key), asked.text
     words = (
         texts.background.approval(work, text)
@@ -28,7 +28,7 @@ def question_reply(
 
 
 def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tuple[Button, ...]:
-    """One for each option: pressing it says the same as a person who writes."""
+    """One button for each option; pressing it is the same as writing the option."""
     if asked.approves:
         pairs = zip(asked.options, ("approve", "deny"), strict=True)
         name = f"{turn}.{asked.approves}"

@@ -24,10 +24,10 @@ class RecoverySlots:
     """
 
     def __init__(self, capacity: int, *, one_at_a_time: bool) -> None:
-        """`alone`: recoveries run one at a time, however many may otherwise."""
+        """`one_at_a_time`: recoveries run one after the other, whatever the capacity."""
         self.one_at_a_time = one_at_a_time
         self._capacity = 1 if one_at_a_time else capacity
-        self._under_way: set[str] = set()  # turns that go on and that nobody asked for
+        self._under_way: set[str] = set()  # turns that are resumed though nobody asked for it
         self._held: set[str] = set()  # those of them that have a slot
         self._waiters: list[SlotWaiter] = []
 
@@ -44,11 +44,11 @@ class RecoverySlots:
         return turn in self._under_way and turn not in self._held
 
     def register(self, turn: str) -> None:
-        """Say that a recovery goes on that only waits: it needs a slot as soon as it has something to do."""
+        """A recovery goes on that only waits for a command: it needs a slot as soon as the command has ended."""
         self._under_way.add(turn)
 
     def request(self, turn: Turn, *, running: bool = False) -> asyncio.Future[None]:
-        """Say that a recovery needs a slot; what is returned is done when it may go on."""
+        """Request a slot for a recovery. The returned future is done when the recovery may go on."""
         self._under_way.add(turn.id)
         known = next((waiter.granted for waiter in self._waiters if waiter.turn.id == turn.id), None)
         if known is not None:
@@ -64,13 +64,13 @@ class RecoverySlots:
         return granted
 
     def release(self, turn: str) -> None:
-        """Say that a recovery only waits now, for a command: somebody else may have its slot."""
+        """Give the slot of a recovery that only waits for a command to another one."""
         if turn in self._held:
             self._held.discard(turn)
             self._hand_out()
 
     def remove(self, turn: str) -> None:
-        """Say that a recovery is over, or that a person has asked for it: it needs no slot any more."""
+        """A recovery is over, or a person has asked for it: it needs no slot any more."""
         self._under_way.discard(turn)
         self._waiters = [waiter for waiter in self._waiters if waiter.turn.id != turn]
         self.release(turn)
@@ -78,7 +78,7 @@ class RecoverySlots:
     def prioritise(self, key: str) -> None:
         """Somebody wrote in a chat: its turn waits no longer, or comes first while recoveries run one at a time.
 
-        One that does not run yet is taken by the claim that the message brings about.
+        A turn that does not run yet is claimed together with the message.
         """
         waiting = [waiter for waiter in self._waiters if waiter.turn.key == key]
         if self.one_at_a_time:

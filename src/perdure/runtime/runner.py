@@ -3,147 +3,99 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from perdure.agents.api import Agent
-from perdure.containment import find_error, raise_uncontained
-from perdure.core import texts
-from perdure.core.address import background_number
-from perdure.core.journal import TurnClaimed, TurnFailed, fold
-from perdure.core.queue import QueueRules
-from perdure.core.turn import TurnState
-from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits, Unavailable
+from perdure.errors import Unavailable
 from perdure.logs import Log
-from perdure.platforms.api import Adapter
-from perdure.runtime.attempt import Attempt, address_of
+from perdure.runtime.agent_run import fail_turn, run_agent
+from perdure.runtime.attempt import Attempt, TurnLimits
 from perdure.runtime.backoff import Backoff
-from perdure.runtime.lease import Lease
-from perdure.runtime.previews import AnswerPreview
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
-from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.typing_indicator import TypingIndicator
-from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
-from perdure.store.api import Store
+from perdure.runtime.running import AttemptEnds, ClaimGate, RunningTurn, ServedSession
+from perdure.runtime.session_repair import SessionRepair
+from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import POLL_SECONDS
 from perdure.store.claims import Claim
-from perdure.store.ids import Clock
-from perdure.store.journal import MAX_SEQ
-from perdure.store.outbox import OutboxReply
-from perdure.store.transitions import Turn
 from perdure.tools.attachments import AttachmentFiles
 
 log = Log("runner")
 
-ATTEMPT_STOP_SECONDS = 3.0  # seconds that an attempt gets to end when it is cut off
-CLOCK_MARGIN_SECONDS = 0.02  # seconds by which one clock may be ahead of another
+ATTEMPT_STOP_SECONDS = 3.0  # for an attempt to end after it was stopped
+CLOCK_MARGIN_SECONDS = 0.02  # by which one clock may be ahead of another
 
 
 class TurnRunner:
-    """One task per session that has work; sessions run side by side, the turns of one in order."""
+    """Serves each session that may have a turn in a task of its own; the turns of one session run in order."""
 
     def __init__(
         self,
-        store: Store,
+        run: GatewayRun,
         agent_for: Callable[[str], Agent],
-        run: str,
-        *,
-        lease: Lease,
-        clock: Clock,
-        steady: Clock,
-        connected: Mapping[str, Adapter],
-        max_length: Callable[[str], int | None],
-        max_tokens: int | None,
-        approval_ms: int,
-        freshness_ms: int,
-        rules: QueueRules,
+        limits: TurnLimits,
         attachments: AttachmentFiles,
         slots: RecoverySlots,
-        wake_cleanup: Callable[[], None],
-        publish_change: Callable[[str], None],
-        wake_delivery: Callable[[str], None],
-        group: GatewayTasks,
     ) -> None:
-        self._store = store
-        self._agent_for = agent_for
         self._run = run
-        self._lease = lease
-        self._clock = clock
-        self._steady = steady
-        self._connected = connected
-        self._max_length = max_length
-        self._max_tokens = max_tokens
-        self._approval_ms = approval_ms
-        self._freshness_ms = freshness_ms
-        self._rules = rules
+        self._store = run.store
+        self._wakeups = run.wakeups
+        self._agent_for = agent_for
+        self._limits = limits
         self._attachments = attachments
         self._slots = slots
-        self._wake_cleanup = wake_cleanup
-        self._publish_change = publish_change
-        self._wake_delivery = wake_delivery  # the same, and something may be owed to the chat
-        self._group = group
-        self._loop_task: asyncio.Task[None] | None = None  # who looks for work; nothing is begun without them
-        self._woken_keys: set[str] = set()  # keys that may have work
-        self._serving: dict[str, asyncio.Task[None]] = {}
-        self._end_events: dict[str, asyncio.Event] = {}
+        self._repair = SessionRepair(run)
+        self._loop_task: asyncio.Task[None] | None = None  # of `run`; no session is served without it
         self._claiming = True
-        self._claiming_keys: set[str] = set()  # keys between the claim and the first moment of the attempt
-        self._claim_finished = WakeEvent()
-        self._stopped_before_start: set[str] = (
-            set()
-        )  # turns that were ended while some key was entering: maybe its own
-        self._abandon_events: dict[
-            str, asyncio.Event
-        ] = {}  # by turn; set when nobody waits for its attempt any more
+        self._gate = ClaimGate()
+        self._sessions: dict[str, ServedSession] = {}  # by key; an idle session has no record
         self._abandoned: set[asyncio.Task[None]] = set()
         self._failures = FailureLog(log)
         self._backoff = Backoff()  # by key
-        self._attempt_by_key: dict[str, Attempt] = {}  # the newest attempt, by key
-        self.attempts: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}  # what runs now, by turn
+        self.running: dict[str, RunningTurn] = {}  # by turn
+        self.ends = AttemptEnds()
+        run.wakeups.attach_runner(self.wake, self.wake_after_quiet)
 
     def wake(self, key: str) -> None:
-        """Say that a key may have work, or what runs there something to hear."""
-        self._woken_keys.add(key)
-        if key in self._attempt_by_key:
-            self._attempt_by_key[key].may_have_messages = True
-        self._serve_if_woken(key)
+        """A session may have a turn to claim, or its running turn a message to take in."""
+        session = self._session(key)
+        session.woken = True
+        if session.running is not None:
+            session.running.attempt.may_have_messages = True
+        self._serve_if_woken(key, session)
 
     def wake_after_quiet(self, key: str) -> None:
-        """Say so when nothing more has come for long enough."""
-        asyncio.get_running_loop().call_later(self._rules.quiet_ms / 1000 + CLOCK_MARGIN_SECONDS, self.wake, key)
+        """Wake a key when the quiet period of `collect` mode is over."""
+        quiet_seconds = self._limits.rules.quiet_ms / 1000
+        asyncio.get_running_loop().call_later(quiet_seconds + CLOCK_MARGIN_SECONDS, self.wake, key)
 
     async def stop_claiming(self) -> None:
-        """From now on no turn is claimed. After return: whatever was being claimed is among the attempts."""
+        """Claim no more turns. After return: every turn that was being claimed is in `running`."""
         self._claiming = False
-        while self._claiming_keys:
-            await self._claim_finished.wait()
+        await self._gate.wait_until_empty()
 
     def stop_attempt(self, turn: str) -> None:
-        """Stop an attempt whose turn has been ended by somebody else."""
-        if turn in self.attempts:
-            self.attempts[turn][0].silence()
-            self.attempts[turn][1].cancel()
-            asyncio.get_running_loop().call_later(ATTEMPT_STOP_SECONDS, self._abandon_events[turn].set)
+        """Stop the attempt at a turn that somebody else has ended."""
+        running = self.running.get(turn)
+        if running is not None:
+            running.attempt.display.silence()
+            running.task.cancel()
+            asyncio.get_running_loop().call_later(ATTEMPT_STOP_SECONDS, running.abandoned.set)
         else:
-            if self._claiming_keys:
-                self._stopped_before_start.add(turn)
-            self._signal_end(turn)
-            self._wake_cleanup()
+            self._gate.stop(turn)
+            self.ends.signal(turn)
+            self._wakeups.wake_cleanup()
 
     async def fail_attempt(self, attempt: Attempt, error: str) -> None:
-        """End the turn of an attempt that runs as failed, and then stop it. Nothing happens to a later attempt."""
-        try:
-            await attempt.fail(error)
-        except TurnMoved as moved:
-            log.info("attempt_ended", turn=attempt.turn, why=moved.message)
+        """End the turn of a running attempt as failed, and stop the attempt; a later attempt is left alone."""
+        if not await fail_turn(attempt, error):
             return
-        if attempt.turn in self.attempts and self.attempts[attempt.turn][0] is attempt:
+        running = self.running.get(attempt.turn)
+        if running is not None and running.attempt is attempt:
             self.stop_attempt(attempt.turn)
 
-    def end_event(self, turn: str) -> asyncio.Event:
-        """An event that is set when the next attempt of this turn has ended."""
-        return self._end_events.setdefault(turn, asyncio.Event())
-
     async def run(self) -> None:
-        """From now on, serve whoever is woken at once, and look for forgotten work every few seconds."""
+        """From now on, serve every session as soon as it is woken, and look for claimable turns regularly."""
         self._loop_task = asyncio.current_task()
         while True:
             await self._find_claimable()
@@ -151,209 +103,117 @@ class TurnRunner:
 
     async def _find_claimable(self) -> None:
         try:
-            claimable = await self._store.turns.claimable_keys(self._run)
-            self._woken_keys.update(key for key in claimable if key not in self._serving)
+            for key in await self._store.turns.claimable_keys(self._run.id):
+                session = self._session(key)
+                session.woken |= session.task is None
         except Unavailable as error:
-            log.warning("cannot_look_for_work", error=error.message)
-        for key in list(self._woken_keys):
-            self._serve_if_woken(key)
+            log.warning("claimable_turns_not_read", error=error.message)
+        for key, session in list(self._sessions.items()):
+            self._serve_if_woken(key, session)
 
-    def _serve_if_woken(self, key: str) -> None:
-        """Begin to serve a key that may have work, unless that is being done: then it is looked at once more."""
+    def _session(self, key: str) -> ServedSession:
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions[key] = ServedSession()
+        return session
+
+    def _serve_if_woken(self, key: str, session: ServedSession) -> None:
+        """Begin to serve a session that was woken and is not being served; forget one that is idle."""
         at_work = self._claiming and self._loop_task is not None and not self._loop_task.cancelling()
-        if at_work and key in self._woken_keys and key not in self._serving:
-            self._woken_keys.discard(key)
-            self._serving[key] = self._group.create_task(self._serve(key))
+        if at_work and session.woken and session.task is None:
+            session.woken = False
+            session.task = self._run.tasks.create_task(self._serve(key, session))
+        elif session.task is None and not session.woken:
+            del self._sessions[key]
 
-    async def _serve(self, key: str) -> None:
+    async def _serve(self, key: str, session: ServedSession) -> None:
         """Run the turns of one session until there is none left."""
         try:
-            turns = self._run_turns(key)
-            pause = await self._failures.delay_after("session_failed", turns, self._backoff, key, key=key)
-            if pause:
-                self._finish_claim(key)
-                await self._pause_session(key, pause)
+            turns = self._run_turns(key, session)
+            delay = await self._failures.delay_after("session_failed", turns, self._backoff, key, key=key)
+            if delay:
+                self._gate.leave(key)
+                await self._pause_session(key, session, delay)
         finally:
-            self._finish_claim(key)
-            del self._serving[key]
-            self._serve_if_woken(key)  # it may have been woken while we were about to leave
+            self._gate.leave(key)
+            session.task = None
+            self._serve_if_woken(key, session)  # it may have been woken after its last claim
 
-    async def _run_turns(self, key: str) -> None:
+    async def _run_turns(self, key: str, session: ServedSession) -> None:
         while self._claiming:
-            self._woken_keys.discard(key)  # the claim sees whatever we were woken for until now
-            self._claiming_keys.add(key)
+            session.woken = False  # the claim sees whatever the session was woken for until now
+            self._gate.enter(key)
             claim = await self._claim(key)
             if claim is None:
-                self._wake_delivery(key)  # news may have become notices
+                self._wakeups.wake_delivery(key)  # reports may have become notices
                 return
             if claim.superseded:
-                self._wake_cleanup()
-            if claim.turn.id in self._stopped_before_start:
+                self._wakeups.wake_cleanup()
+            if self._gate.was_stopped(claim.turn.id):
                 continue
-            await self._run_attempt(claim)
-            if not self._may_have_more(key, claim):
+            await self._run_attempt(claim, session)
+            # Nobody tells us of messages that another gateway has stored.
+            if not (claim.more_waiting or session.woken or not self._store.database.exclusive):
                 return
 
-    async def _pause_session(self, key: str, pause: float) -> None:
-        """Let a session be that could not be served, for longer with every failure; tell its chat what failed."""
-        await self._failures.contain("chat_not_told", self.notify_if_unreadable(key), key=key)
+    async def _pause_session(self, key: str, session: ServedSession, delay: float) -> None:
+        """Repair a session that could not be served, tell its chat, and try again after a delay."""
+        await self._failures.contain("chat_not_notified", self._repair.notify_if_unreadable(key), key=key)
         await self._failures.contain("turn_not_ended", self._fail_unstarted(key), key=key)
-        await asyncio.sleep(pause)
-        self._woken_keys.add(key)  # whatever waits there is tried again
+        await asyncio.sleep(delay)
+        session.woken = True
 
     async def _fail_unstarted(self, key: str) -> None:
-        """End a turn that this run has claimed on record, though the claim failed here: nobody else would."""
-        turn = await self._store.turns.current(key)
-        if turn is None or turn.state is not TurnState.RUNNING or turn.id in self.attempts:
-            return
-        records = await self._store.journal.of_turn(turn.session, turn.id)
-        claims = [record.entry for record in records if isinstance(record.entry, TurnClaimed)]
-        if claims and (claims[-1].run, claims[-1].epoch) == (self._run, turn.epoch):
-            told = OutboxReply(
-                address_of(key), turn.id, (texts.turns.failed(texts.turns.NOT_STARTED),), fold(records).reply_to
-            )
-            await self._store.turns.append(
-                turn, [TurnFailed(texts.turns.NOT_STARTED)], self._clock(), replies=[told]
-            )
-            log.warning("failed", turn=turn.id, key=key, error=texts.turns.NOT_STARTED)
-            self._signal_end(turn.id)
-            self._wake_delivery(key)
-
-    async def notify_if_unreadable(self, key: str) -> None:
-        """Tell a chat, once per session, that its conversation cannot be read, if that is so."""
-        session = await self._store.sessions.current(key)
-        if session is None:
-            return
-        try:
-            await self._store.journal.read_after(session.id, 0, MAX_SEQ)
-        except NewerEntry:
-            told = OutboxReply(address_of(key), f"unreadable.{session.id}", (texts.turns.NEWER_ENTRY,))
-            await self._store.outbox.enqueue(key, told, self._clock())
-            self._wake_delivery(key)
-
-    def _may_have_more(self, key: str, claim: Claim) -> bool:
-        """Whether to claim again. Of what another gateway took in meanwhile, nobody tells us."""
-        return claim.more_waiting or key in self._woken_keys or not self._store.database.exclusive
-
-    def _finish_claim(self, key: str) -> None:
-        self._claiming_keys.discard(key)
-        if not self._claiming_keys:
-            self._stopped_before_start.clear()
-        self._claim_finished.wake()
+        turn = await self._repair.fail_unstarted(key, self.running)
+        if turn is not None:
+            self.ends.signal(turn)
 
     async def _claim(self, key: str) -> Claim | None:
         try:
-            return await self._store.turns.claim(key, self._run, self._clock(), self._rules)
+            return await self._store.turns.claim(key, self._run.id, self._run.clocks.wall(), self._limits.rules)
         except Unavailable as error:
             log.warning("not_claimed", key=key, error=error.message)
             return None
 
-    async def _run_attempt(self, claim: Claim) -> None:
-        """Run it to its end. From the first moment it can be found and cut off: nothing is awaited before that."""
+    async def _run_attempt(self, claim: Claim, session: ServedSession) -> None:
+        """Run an attempt to its end. Nothing is awaited before the attempt can be found and stopped."""
         turn = claim.turn
-        typing = TypingIndicator(address_of(turn.key), self._preview_adapter(turn))
-        attempt = Attempt(
-            self._store,
-            claim,
-            lease=self._lease,
-            clock=self._clock,
-            steady=self._steady,
-            max_length=self._max_length(address_of(turn.key).platform),
-            max_tokens=self._max_tokens,
-            approval_ms=self._approval_ms,
-            freshness_ms=self._freshness_ms,
-            rules=self._rules,
-            preview=self._make_preview(turn),
-            typing=typing,
-            attachments=self._attachments,
-            slots=self._slots,
-            publish_change=self._publish_change,
-            wake_delivery=self._wake_delivery,
-        )
-        attempt.task = task = asyncio.create_task(self._run_agent(attempt))
-        self.attempts[turn.id], self._abandon_events[turn.id] = (attempt, task), asyncio.Event()
-        attempt.may_have_messages |= turn.key in self._woken_keys
-        self._attempt_by_key[turn.key] = attempt
-        self._finish_claim(turn.key)
-        typing.begin()
+        attempt = Attempt(self._run, claim, self._limits, self._attachments, self._slots)
+        attempt.task = task = asyncio.create_task(run_agent(attempt, self._agent_for, self._failures))
+        running = RunningTurn(attempt, task, asyncio.Event())
+        self.running[turn.id] = session.running = running
+        attempt.may_have_messages |= session.woken
+        self._gate.leave(turn.key)
+        attempt.display.start_typing()
         log.info("claimed", turn=turn.id, key=turn.key, attempt=turn.attempt)
-        self._wake_delivery(turn.key)
+        self._wakeups.wake_delivery(turn.key)
         try:
-            await self._wait_for_end(turn.id, task)
+            await self._wait_for_end(running)
         finally:
-            typing.end()
+            attempt.display.stop_typing()
             task.cancel()
-            del self.attempts[turn.id], self._abandon_events[turn.id], self._attempt_by_key[turn.key]
-            self._signal_end(turn.id)
+            del self.running[turn.id]
+            session.running = None
+            self.ends.signal(turn.id)
             if attempt.used_commands:
-                self._wake_cleanup()
+                self._wakeups.wake_cleanup()
 
-    def _make_preview(self, turn: Turn) -> AnswerPreview:
-        address, shows = address_of(turn.key), self._preview_adapter(turn)
-        return AnswerPreview(self._store, turn, address, shows, lease=self._lease, clock=self._clock)
+    async def _wait_for_end(self, running: RunningTurn) -> None:
+        """Wait for the end of an attempt; for an attempt that goes on after it was stopped, only for a while.
 
-    def _preview_adapter(self, turn: Turn) -> Callable[[], Adapter | None]:
-        """Where a turn is seen before it is done. What is done in the background is not."""
-        platform = address_of(turn.key).platform
-        return lambda: self._connected.get(platform) if background_number(turn.key) is None else None
-
-    async def _wait_for_end(self, turn: str, task: asyncio.Task[None]) -> None:
-        """Wait for the end of an attempt; of one that goes on though it was cut off, only for a while.
-
-        What that one still does is fenced: its turn has ended, so nothing it says is written or sent.
+        An abandoned attempt is fenced: its turn has ended, so nothing that it still does is written or sent.
         """
-        given_up = asyncio.create_task(self._abandon_events[turn].wait())
+        turn, task = running.attempt.turn, running.task
+        abandoned = asyncio.create_task(running.abandoned.wait())
         try:
-            await asyncio.wait({task, given_up}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, abandoned}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            given_up.cancel()
+            abandoned.cancel()
         if not task.done():
             log.warning("attempt_abandoned", turn=turn)
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
         elif task.cancelled():
-            log.info("attempt_cut_off", turn=turn)
+            log.info("attempt_stopped", turn=turn)
         else:
             task.result()
-
-    def _signal_end(self, turn: str) -> None:
-        """Tell whoever waits for the end of an attempt that there is none, or no more."""
-        self._end_events.pop(turn, asyncio.Event()).set()
-
-    async def _run_agent(self, attempt: Attempt) -> None:
-        try:
-            await attempt.load_history()
-            await attempt.append_recovery_note()
-            agent = self._agent_for(address_of(attempt.key).platform)
-            await attempt.finish(await agent.run(attempt))
-        except BaseException as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
-            raise_uncontained(error)
-            await self._end_with_error(attempt, error)
-        finally:
-            await attempt.stop_showing()
-
-    async def _end_with_error(self, attempt: Attempt, error: BaseException) -> None:
-        """End an attempt with what its agent raised; whatever that is, it ends this turn at most."""
-        moved = find_error(error, TurnMoved, TurnWaits)
-        if moved is not None:
-            log.info("attempt_ended", turn=attempt.turn, why=moved.message)
-        elif isinstance(error, ModelError):
-            await self._fail_until_saved(attempt, error.message)
-        else:
-            log.crash("agent_crashed", error, turn=attempt.turn)
-            newer = isinstance(error, NewerEntry)
-            await self._fail_until_saved(attempt, texts.turns.NEWER_ENTRY if newer else texts.turns.AGENT_CRASHED)
-
-    async def _fail_until_saved(self, attempt: Attempt, error: str) -> None:
-        """End the turn as failed, however often that must be tried: a turn that nobody runs must not stay open."""
-        backoff = Backoff()
-        while True:
-            if await self._failures.contain("failure_not_saved", self._fail_once(attempt, error)):
-                return
-            await asyncio.sleep(backoff.failed())
-
-    async def _fail_once(self, attempt: Attempt, error: str) -> None:
-        try:
-            await attempt.fail(error)
-        except TurnMoved as moved:
-            log.info("attempt_ended", turn=attempt.turn, why=moved.message)

@@ -1,4 +1,4 @@
-"""When a conversation is begun afresh though nobody asked for it: after long silence, or with a new day."""
+"""Decides when a conversation begins afresh by itself: after a long silence, or with a new day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks of a running gateway. Whatever one of them raises is logged and ends that task alone."""
+"""Tasks of a running gateway: whatever one of them raises is logged, and ends that task alone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from perdure.runtime.wakeups import STORE_RETRY_SECONDS
 
 log = Log("tasks")
 
-MAX_DEFECTS = 3  # of what fails though the store is there
+MAX_DEFECTS = 3  # of an operation that fails though the store is available
 
 
 class FailureLog:
-    """Logs what boundaries have contained: an outage in one line, a defect with its traceback, once per place."""
+    """Logs contained failures: an outage in one line, a defect with its traceback, once per location."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -28,22 +28,22 @@ class FailureLog:
     def report(self, event: str, error: BaseException, **fields: Any) -> None:
         if isinstance(error, Unavailable):
             self._log.warning(event, **fields, error=error.message)
-        elif (place := defect_location(error)) in self._known:
+        elif (location := defect_location(error)) in self._known:
             self._log.warning(event, **fields, error=repr(error))
         else:
-            self._known.add(place)
+            self._known.add(location)
             self._log.crash(event, error, **fields)
 
     async def contain(self, event: str, operation: Awaitable[object], **fields: Any) -> bool:
-        """Await the work; whatever it raises is logged as this event. Returns whether it raised nothing."""
+        """Await the operation; whatever it raises is logged as this event. Returns whether it raised nothing."""
         return await contain(operation, lambda error: self.report(event, error, **fields))
 
     async def delay_after(
         self, event: str, operation: Awaitable[object], backoff: Backoff, name: str = "", **fields: Any
     ) -> float:
-        """Await the work; seconds to wait before it is tried again, or 0.0 if it raised nothing.
+        """Await the operation. Returns the seconds until the next try, or 0.0 if it raised nothing.
 
-        The pauses grow with defects alone: when a store that was away is back, nobody waits for longer.
+        Only defects make the delay grow: nobody waits longer than needed for a store that was unavailable.
         """
         raised: list[BaseException] = []
 
@@ -57,7 +57,7 @@ class FailureLog:
         return STORE_RETRY_SECONDS if isinstance(raised[0], Unavailable) else backoff.failed(name)
 
     async def retry(self, event: str, operation: Callable[[], Awaitable[object]]) -> bool:
-        """Do the work, again after each failure. An outage is waited out; after three defects it is left out."""
+        """Repeat the operation until it succeeds. Outages are waited out; after three defects it is given up."""
         backoff = Backoff()
         while backoff.failures() < MAX_DEFECTS:
             delay = await self.delay_after(event, operation(), backoff)
@@ -68,7 +68,7 @@ class FailureLog:
 
 
 def defect_location(error: BaseException) -> str:
-    """What tells one defect from another: its kind, and where it was raised; its words may differ each time."""
+    """Identifies a defect by its type and where it was raised; its text may differ each time."""
     frames = extract_tb(error.__traceback__)
     return f"{type(error).__name__} {frames[-1].filename}:{frames[-1].lineno}" if frames else repr(error)
 
@@ -81,11 +81,11 @@ class GatewayTasks:
         self._failures = FailureLog(log)
 
     def create_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin the work. Whatever it raises ends it alone, and is logged."""
+        """Start a task. Whatever it raises is logged, and ends this task alone."""
         return self._start(coroutine, self._run_contained(coroutine))
 
     def run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Begin work that goes on while the gateway runs: after a failure and a pause, it begins anew."""
+        """Start a loop that runs as long as the gateway; after a failure and a delay it is started again."""
         return self._group.create_task(self._repeat_loop(loop))
 
     def _start(
@@ -111,3 +111,21 @@ class GatewayTasks:
 
 def _coroutine_name(coroutine: Coroutine[Any, Any, None]) -> str:
     return str(getattr(coroutine, "__qualname__", coroutine))
+
+
+class TaskSet:
+    """Tasks and loops of a gateway that are cancelled together."""
+
+    def __init__(self, tasks: GatewayTasks) -> None:
+        self._tasks = tasks
+        self._started: list[asyncio.Task[None]] = []
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._started.append(self._tasks.create_task(coroutine))
+
+    def run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._started.append(self._tasks.run_loop(loop))
+
+    def cancel_all(self) -> None:
+        for task in self._started:
+            task.cancel()

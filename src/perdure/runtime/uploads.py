@@ -1,4 +1,4 @@
-"""Files that people send ahead of the messages that name them, and the end of those that nobody names."""
+"""Stores files that people upload before the message that names them, and removes unused ones."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Uploads:
         is removed.
         """
         file = self._store.attachments.new_id()
-        kept = await self._attachments.save(file, name, pieces, self._max_bytes)
+        saved = await self._attachments.save(file, name, pieces, self._max_bytes)
         stored = await self._store.attachments.record_upload(
-            name, media_type, kept.path, kept.size, self._clock(), id=file
+            name, media_type, saved.path, saved.size, self._clock(), id=file
         )
-        log.info("uploaded", file=file, size=kept.size)
+        log.info("uploaded", file=file, size=saved.size)
         return stored
 
     async def sweep(self) -> None:

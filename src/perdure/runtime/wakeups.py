@@ -1,17 +1,20 @@
-"""Wake-ups. They are never the truth: whoever waits also looks by itself, every few seconds."""
+"""Wake-ups of the loops, and changes for whoever watches a session.
+
+A wake-up saves waiting, and nothing relies on it: every loop also looks by itself, every few seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-POLL_SECONDS = 5.0  # what a lost wake-up costs at most, in seconds
-STORE_RETRY_SECONDS = 1.0  # seconds between tries while the store takes no writes
+POLL_SECONDS = 5.0  # a lost wake-up delays its loop by at most so long
+STORE_RETRY_SECONDS = 1.0  # between two tries while the store takes no writes
 
 
 class WakeEvent:
-    """Rung by whoever changed something, waited on by the loop that acts on it."""
+    """Set by whoever has changed something, awaited by the loop that acts on the change."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -19,25 +22,26 @@ class WakeEvent:
     def wake(self) -> None:
         self._event.set()
 
-    async def wait(self, timeout_seconds: float = POLL_SECONDS) -> None:
-        """Return when the bell has been rung since the last wait, or after `at_most` seconds."""
+    async def wait(self, timeout_seconds: float = POLL_SECONDS) -> bool:
+        """Return when `wake` has been called since the last wait, or, with False, after the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._event.wait()
         except TimeoutError:
-            return
+            return False
         self._event.clear()
+        return True
 
 
 class Feed:
-    """Tells whoever watches a session that something about it has changed."""
+    """Wakes those who watch a session when something about the session has changed."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[WakeEvent]] = {}
 
     def publish(self, key: str) -> None:
-        for bell in self._watchers.get(key, ()):
-            bell.wake()
+        for watcher in self._watchers.get(key, ()):
+            watcher.wake()
 
     def publish_all(self) -> None:
         for key in self._watchers:
@@ -45,11 +49,78 @@ class Feed:
 
     @contextmanager
     def subscribe(self, key: str) -> Iterator[WakeEvent]:
-        bell = WakeEvent()
-        self._watchers.setdefault(key, set()).add(bell)
+        watcher = WakeEvent()
+        self._watchers.setdefault(key, set()).add(watcher)
         try:
-            yield bell
+            yield watcher
         finally:
-            self._watchers[key].discard(bell)
+            self._watchers[key].discard(watcher)
             if not self._watchers[key]:
                 del self._watchers[key]
+
+
+def _wake_nobody(_: str) -> None: ...
+
+
+class Wakeups:
+    """Wakes the loops of one run, each by its name.
+
+    The runner is called instead of being sent an event, so that it begins to serve a session in the same tick.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self.delivery = WakeEvent()
+        self.attachments = WakeEvent()
+        self.commands = WakeEvent()
+        self.cleanup = WakeEvent()
+        self.expiry = WakeEvent()
+        self._wake_runner: Callable[[str], None] = _wake_nobody
+        self._wake_runner_after_quiet: Callable[[str], None] = _wake_nobody
+
+    def attach_runner(self, wake: Callable[[str], None], wake_after_quiet: Callable[[str], None]) -> None:
+        """Say which functions of the runner wake a session, at once and after the quiet period."""
+        self._wake_runner = wake
+        self._wake_runner_after_quiet = wake_after_quiet
+
+    def publish(self, key: str) -> None:
+        """A session has changed: wake those who watch it."""
+        self._feed.publish(key)
+
+    def publish_all(self) -> None:
+        """The state of the gateway has changed: wake everybody who watches a session."""
+        self._feed.publish_all()
+
+    def wake_delivery(self, key: str) -> None:
+        """A session has changed, and its chat may be owed a reply."""
+        self._feed.publish(key)
+        self.delivery.wake()
+
+    def wake_runner(self, key: str) -> None:
+        """A session may have a turn to claim, or its running turn a message to take in."""
+        self._wake_runner(key)
+
+    def wake_runner_and_delivery(self, key: str) -> None:
+        """A session has changed, and may have a turn to claim or a reply to deliver."""
+        self.wake_delivery(key)
+        self._wake_runner(key)
+
+    def wake_runner_after_quiet(self, key: str) -> None:
+        """A message came in `collect` mode: wake the runner when the quiet period is over."""
+        self._wake_runner_after_quiet(key)
+
+    def wake_attachments(self) -> None:
+        """A message may have come with files to fetch."""
+        self.attachments.wake()
+
+    def wake_commands(self) -> None:
+        """A command of the chat waits in the inbox."""
+        self.commands.wake()
+
+    def wake_cleanup(self) -> None:
+        """A turn may have ended in the middle of a shell command."""
+        self.cleanup.wake()
+
+    def wake_expiry(self) -> None:
+        """A message was too old when it came; more of them may follow."""
+        self.expiry.wake()

@@ -11,12 +11,10 @@ from perdure.core.address import background_session_key
 from perdure.core.commands import BackgroundRequest, is_background_verb, read_background_request
 from perdure.core.messages import Inbound
 from perdure.core.texts.explanation import TURN_STATES
-from perdure.runtime.runner import TurnRunner
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.store import answers
-from perdure.store.api import Store
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.chat_commands import ChatCommand
-from perdure.store.ids import Clock
 from perdure.store.inbox import MAX_POSITION
 
 BACKGROUND_USAGE = "/background [TEXT | stop N]"
@@ -27,17 +25,15 @@ class BackgroundCommand:
 
     def __init__(
         self,
-        store: Store,
-        runner: TurnRunner,
+        run: GatewayRun,
         max_sessions: int,
-        clock: Clock,
         run_by_name: Callable[[ChatCommand, str, str], Awaitable[None]],
     ) -> None:
-        """`most` may go on in one chat; `command` carries out another command, by its name and its words."""
-        self._store = store
-        self._runner = runner
-        self._max_sessions = max_sessions
-        self._clock = clock
+        """`run_by_name` carries out another command, by its name and its arguments."""
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._wakeups = run.wakeups
+        self._max_sessions = max_sessions  # that may be unfinished in one chat
         self._run_by_name = run_by_name
 
     async def run(self, command: ChatCommand, arguments: str) -> None:
@@ -64,7 +60,7 @@ class BackgroundCommand:
         begin = begin_background_session(command.key, said, f"background:{command.id}", self._max_sessions)
         number = await self._store.chat_commands.execute(command, begin, self._begun_text, now)
         if number is not None:
-            self._runner.wake(background_session_key(command.key, number))
+            self._wakeups.wake_runner(background_session_key(command.key, number))
 
     def _begun_text(self, number: int | None) -> str:
         return (
@@ -82,7 +78,7 @@ class BackgroundCommand:
             await self._answer_question(there, aim.argument)
         else:
             await self._run_by_name(there, aim.verb, "all" if aim.verb == "stop" else aim.argument)
-        self._runner.wake(key)
+        self._wakeups.wake_runner(key)
 
     async def _answer_question(self, command: ChatCommand, text: str) -> None:
         now = self._clock()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from perdure.core import texts
 from perdure.core.messages import Inbound
-from perdure.store.api import Store
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.goals import Goal, end_goal, set_goal
-from perdure.store.ids import Clock
 
 
 class GoalCommand:
     """Sets, shows and ends the goal of a session."""
 
-    def __init__(self, store: Store, budget: int, clock: Clock) -> None:
-        self._store = store
-        self._budget = budget
-        self._clock = clock
+    def __init__(self, run: GatewayRun, budget: int) -> None:
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._budget = budget  # turns that a goal may take
 
     async def run(self, command: ChatCommand, arguments: str) -> None:
         if not arguments:

@@ -6,68 +6,44 @@ answer, and acts on the turn that was current when it was stored, not on whateve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.containment import contain
 from perdure.core import texts
-from perdure.core.address import background_number, decode_session_key
+from perdure.core.address import background_number
 from perdure.core.commands import ParsedCommand, read_command
 from perdure.core.messages import Inbound
 from perdure.core.nearest_name import nearest_name
 from perdure.core.queue import QueueRules
-from perdure.core.recovery.decision import InterruptionReason
-from perdure.core.texts.explanation import explain_snapshot
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
-from perdure.runtime.access import Access, Right
+from perdure.runtime.access import Access
 from perdure.runtime.commands.background import BACKGROUND_USAGE, BackgroundCommand
 from perdure.runtime.commands.goal import GoalCommand
+from perdure.runtime.commands.inspect import InspectCommands
 from perdure.runtime.commands.queue import QueueCommand
+from perdure.runtime.commands.spec import CommandSpec, GatewayControl
 from perdure.runtime.commands.undo import UndoCommand
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog
-from perdure.runtime.wakeups import WakeEvent
 from perdure.store import answers, session_verbs
-from perdure.store.api import Store
 from perdure.store.chat_commands import ChatCommand
-from perdure.store.ids import Clock, is_before
+from perdure.store.ids import is_before
 from perdure.store.runs import request_restart
 
 log = Log("commands")
 
 TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does not
 
-RunCommand = Callable[[ChatCommand, str], Awaitable[None]]
 
+class CommandLimits(Struct, frozen=True):
+    """What commands are held to, by the configuration."""
 
-class CommandSpec(Struct, frozen=True):
-    name: str
-    usage: str
-    summary: str
-    run: RunCommand
-    right: Right = "command"
-
-    @property
-    def takes_words(self) -> bool:
-        return self.usage != f"/{self.name}"
-
-
-class GatewayControl(Protocol):
-    """What commands may ask of the gateway itself."""
-
-    @property
-    def stopping(self) -> InterruptionReason | None:
-        """What an orderly stop under way marks turns with; None: there is none under way."""
-
-    def describe(self) -> list[str]:
-        """The gateway's situation, one sentence a line."""
-
-    def restart(self) -> bool:
-        """Ask for a restart. False: a stop or restart is under way already."""
+    goal_turns: int  # turns that a goal may take
+    max_background_sessions: int  # in one chat
+    rules: QueueRules
 
 
 class CommandLoop:
@@ -75,41 +51,36 @@ class CommandLoop:
 
     def __init__(
         self,
-        store: Store,
-        run: str,
+        run: GatewayRun,
         runner: TurnRunner,
         control: GatewayControl,
         access: Access,
-        *,
-        clock: Clock,
-        goal_turns: int,
-        max_background_sessions: int,
-        rules: QueueRules,
-        max_length: Callable[[str], int | None],
-        wake_delivery: Callable[[str], None],
+        limits: CommandLimits,
     ) -> None:
-        self._store = store
         self._run = run
+        self._store = run.store
+        self._clock = run.clocks.wall
         self._runner = runner
         self._control = control
         self._access = access
-        self._clock = clock
-        self._max_length = max_length
-        self._wake_delivery = wake_delivery
         self._stored_before_start: set[str] = set()  # orders that were stored before this start
         self._failures = FailureLog(log)
-        self._wake_event = WakeEvent()
-        self._goals = GoalCommand(store, goal_turns, clock)
-        self._queue = QueueCommand(store, runner, rules, clock)
-        self._undo = UndoCommand(store, clock)
-        self._background = BackgroundCommand(store, runner, max_background_sessions, clock, self._run_by_name)
-        self.registry = {command.name: command for command in self._all()}
+        self._goals = GoalCommand(run, limits.goal_turns)
+        self._queue = QueueCommand(run, runner, limits.rules)
+        self._undo = UndoCommand(run)
+        self._background = BackgroundCommand(run, limits.max_background_sessions, self._run_by_name)
+        status_lines = (self._queue.status_lines, self._goals.status_lines, self._background.status_lines)
+        self._inspect = InspectCommands(run, control, access, status_lines, self._reply)
+        self.registry = {spec.name: spec for spec in self._all()}
+        self._inspect.specs = tuple(self.registry.values())
 
     def _all(self) -> list[CommandSpec]:
         return [
-            CommandSpec("help", "/help", "list the commands", self._help, "look"),
-            CommandSpec("status", "/status", "say what is going on here", self._status, "look"),
-            CommandSpec("whoami", "/whoami", "say who you are here, and what you may do", self._whoami, "look"),
+            CommandSpec("help", "/help", "list the commands", self._inspect.help, "look"),
+            CommandSpec("status", "/status", "say what is going on here", self._inspect.status, "look"),
+            CommandSpec(
+                "whoami", "/whoami", "say who you are here, and what you may do", self._inspect.whoami, "look"
+            ),
             CommandSpec(
                 "stop", "/stop [all]", "end what is running; with `all`, drop what waits too", self._stop, "end"
             ),
@@ -125,8 +96,10 @@ class CommandLoop:
                 "approve", "/approve [ID]", "let the call run that waits for it", self._approve, "approve"
             ),
             CommandSpec("deny", "/deny [ID]", "do not let it run", self._deny, "approve"),
-            CommandSpec("sessions", "/sessions", "list the conversations of this chat", self._sessions, "look"),
-            CommandSpec("why", "/why", "explain what became of the last turn, and why", self._why, "look"),
+            CommandSpec(
+                "sessions", "/sessions", "list the conversations of this chat", self._inspect.sessions, "look"
+            ),
+            CommandSpec("why", "/why", "explain what became of the last turn, and why", self._inspect.why, "look"),
             CommandSpec("goal", "/goal [TEXT | off]", "set, show or end what to work towards", self._goals.run),
             CommandSpec(
                 "queue",
@@ -145,23 +118,20 @@ class CommandLoop:
             CommandSpec("restart", "/restart", "restart the gateway", self._restart, "restart"),
         ]
 
-    def wake(self) -> None:
-        self._wake_event.wake()
-
     async def catch_up(self) -> None:
         """Obey what was stored before this start: a turn that somebody stopped must not go on first."""
-        waiting = await self._store.chat_commands.waiting(self._run)
+        waiting = await self._store.chat_commands.waiting(self._run.id)
         self._stored_before_start = {order.id for order in waiting}
         for order in waiting:
             await self._run_or_report_failure(order)
 
     async def run(self) -> None:
         while True:
-            await self._wake_event.wait()
+            await self._run.wakeups.commands.wait()
             await self._failures.contain("commands_not_read", self._run_waiting())
 
     async def _run_waiting(self) -> None:
-        for order in await self._store.chat_commands.waiting(self._run):
+        for order in await self._store.chat_commands.waiting(self._run.id):
             await self._run_or_report_failure(order)
 
     async def _run_or_report_failure(self, command: ChatCommand) -> None:
@@ -169,17 +139,18 @@ class CommandLoop:
         defects: list[BaseException] = []
 
         def report(error: BaseException) -> None:
-            self._failures.report("not_obeyed", error, key=command.key, order=command.id)
+            self._failures.report("command_failed", error, key=command.key, order=command.id)
             defects.extend([] if isinstance(error, Unavailable) else [error])
 
         await contain(self._authorise_and_run(command), report)
         for error in defects:
             text = texts.turns.NEWER_ENTRY if isinstance(error, NewerEntry) else texts.chat_commands.FAILED
             await self._failures.contain("not_answered", self._reply(command, text), order=command.id)
-            self._wake_delivery(command.key)
+            self._run.wakeups.wake_delivery(command.key)
 
     async def _authorise_and_run(self, chat_command: ChatCommand) -> None:
-        chat_command = replace(chat_command, longest=self._max_length(chat_command.address.platform))
+        longest = self._run.connections.max_length(chat_command.address.platform)
+        chat_command = replace(chat_command, longest=longest)
         words = read_command(chat_command.text) or ParsedCommand("", chat_command.text)
         command = self.registry.get(words.name)
         log.info("command", name=words.name, key=chat_command.key, order=chat_command.id)
@@ -195,8 +166,8 @@ class CommandLoop:
             await self._reply(chat_command, texts.chat_commands.usage(command.usage, words.arguments))
         else:
             await command.run(chat_command, words.arguments)
-        self._wake_delivery(chat_command.key)
-        self._runner.wake(chat_command.key)  # messages may wait behind it
+        self._run.wakeups.wake_delivery(chat_command.key)
+        self._run.wakeups.wake_runner(chat_command.key)  # messages may wait behind it
 
     async def _run_by_name(self, chat_command: ChatCommand, name: str, arguments: str) -> None:
         """Carry out another command where this one leads."""
@@ -209,49 +180,6 @@ class CommandLoop:
     async def _reply(self, command: ChatCommand, text: str) -> None:
         """Answer, and do nothing else."""
         await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
-
-    # ── commands that only look ─────────────────────────────────────────────────────────────────────────────
-
-    async def _help(self, chat_command: ChatCommand, _: str) -> None:
-        width = max(len(command.usage) for command in self.registry.values())
-        lines = [f"{command.usage:{width}}  {command.summary}" for command in self.registry.values()]
-        await self._reply(chat_command, "\n".join(lines))
-
-    async def _status(self, command: ChatCommand, _: str) -> None:
-        beside = [*await self._queue.status_lines(command.key), *await self._goals.status_lines(command.key)]
-        beside += await self._background.status_lines(command.key)
-        beside += await self._processes(command.key)
-        await self._reply(
-            command, "\n".join([*self._control.describe(), *await self._explanation(command), *beside])
-        )
-
-    async def _processes(self, key: str) -> list[str]:
-        """The commands that go on in the background here."""
-        live = await self._store.processes.live(key)
-        return [
-            texts.processes.status_line(one.id, one.command, texts.processes.state_words(one.state, None, None))
-            for one in live
-        ]
-
-    async def _whoami(self, command: ChatCommand, _: str) -> None:
-        person, role = command.sender, await self._access.role(command.address, command.sender)
-        there = {"shared": decode_session_key(command.key).shared, "alone": command.address.kind == "dm"}
-        said = texts.people.who_you_are(person.id, person.name, role, **there) if role else ""
-        await self._reply(command, said)
-
-    async def _why(self, command: ChatCommand, _: str) -> None:
-        await self._reply(command, "\n".join(await self._explanation(command)))
-
-    async def _explanation(self, command: ChatCommand) -> list[str]:
-        session = await self._store.sessions.current(command.key)
-        if session is None:
-            return [texts.chat_commands.NOTHING_HAPPENED]
-        return explain_snapshot(await self._store.snapshots.of_session(session), self._clock())
-
-    async def _sessions(self, command: ChatCommand, _: str) -> None:
-        now, found = self._clock(), await self._store.sessions.newest_of_key(command.key)
-        shown = [(talk.id, talk.state.value, now - talk.updated_at, words) for talk, words in found]
-        await self._reply(command, texts.chat_commands.session_list(shown))
 
     # ── commands that act ───────────────────────────────────────────────────────────────────────────────────
 
@@ -284,7 +212,7 @@ class CommandLoop:
         session, bound = (
             ("", arguments) if arguments.startswith(TURN_ID_PREFIX) else (arguments, _target_turn(command))
         )
-        resume = session_verbs.resume(command.key, self._run, wish, session=session, bound=bound)
+        resume = session_verbs.resume(command.key, self._run.id, wish, session=session, bound=bound)
         await self._store.chat_commands.execute(
             command, resume, lambda resumed: texts.chat_commands.RESUME_ANSWERS[resumed.outcome], now
         )
@@ -332,12 +260,12 @@ class CommandLoop:
 
     async def _restart(self, command: ChatCommand, _: str) -> None:
         """A request from before this start was fulfilled by it, however it came about."""
-        if command.id in self._stored_before_start or is_before(command.id, self._run):
+        if command.id in self._stored_before_start or is_before(command.id, self._run.id):
             await self._reply(command, texts.recovery.RESTARTED_SINCE)
         elif self._control.stopping is not None:
             await self._reply(command, texts.recovery.RESTART_UNDER_WAY)
         else:
-            ask = request_restart(self._run, command.key)
+            ask = request_restart(self._run.id, command.key)
             done = await self._store.chat_commands.execute(
                 command, ask, lambda _: texts.recovery.RESTARTING, self._clock()
             )

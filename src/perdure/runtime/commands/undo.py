@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from perdure.core import texts
-from perdure.store.api import Store
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.store.chat_commands import ChatCommand
-from perdure.store.ids import Clock
 from perdure.store.undo import UndoResult, retry_turn, undo_turn
 
 
 class UndoCommand:
     """Takes turns back, each command one."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, run: GatewayRun) -> None:
+        self._store = run.store
+        self._clock = run.clocks.wall
 
     async def undo(self, command: ChatCommand, _: str) -> None:
         now = self._clock()

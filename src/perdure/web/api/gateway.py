@@ -65,7 +65,7 @@ async def gateway_status(gateway: Gateway) -> StatusResponse:
         started_at=run.started_at if run else None,
         problems=gateway.problems() + gateway.warnings(),
         platforms=sorted(gateway.loops.connections.connected),
-        running=len(gateway.loops.runner.attempts),
+        running=len(gateway.loops.runner.running),
         resume_paused=gateway.loops.recoverer.paused,
         counts=await gateway.store.gauges.counts(),
         summary=gateway.describe(),

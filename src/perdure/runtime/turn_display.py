@@ -1,17 +1,18 @@
-"""What people see of an answer while it grows: shown now and then, and never in the answer's way."""
+"""What a chat sees of a running turn: that it types, the growing answer, and notices; none of them is owed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
-from perdure.containment import raise_uncontained
+from perdure.containment import contain, raise_uncontained
 from perdure.core import texts
-from perdure.core.address import Address
+from perdure.core.address import Address, background_number, split_session_key
 from perdure.core.messages import Outbound, Receipt
 from perdure.errors import SendError, TurnMoved
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.lease import Lease
 from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.wakeups import WakeEvent
@@ -20,10 +21,12 @@ from perdure.store.ids import Clock
 from perdure.store.previews import Preview
 from perdure.store.transitions import Turn
 
-log = Log("previews")
+log = Log("turn_display")
 
-LIVE_PREVIEW_SECONDS = 0.05  # seconds between two looks at a growing answer where that costs nothing
-PREVIEW_STOP_SECONDS = 3.0  # seconds that an edit under way gets to end before the answer goes out
+TYPING_DELAY_SECONDS = 0.5  # before typing is shown: a turn that is answered at once shows none
+TYPING_RETRY_SECONDS = 4.0  # until a platform that is not connected is looked for again
+LIVE_PREVIEW_SECONDS = 0.05  # between two updates of a growing answer where an update costs nothing
+PREVIEW_STOP_SECONDS = 3.0  # for an edit under way to end before the answer is sent
 
 
 class AnswerPreview:
@@ -82,8 +85,8 @@ class AnswerPreview:
 
     async def _run(self) -> None:
         try:
-            if patience := self._first_delay_seconds():
-                await self._pause(patience)
+            if delay := self._first_delay_seconds():
+                await self._pause(delay)
             shown = ""
             while not self._stopped.is_set():
                 if self._text != shown:
@@ -111,7 +114,7 @@ class AnswerPreview:
             return
 
     async def _send_or_edit(self, text: str) -> float:
-        """Show the text; return for how many seconds it may stand."""
+        """Show the text. Returns the seconds until the next update."""
         adapter = self._find_adapter()
         if adapter is None:
             return PREVIEW_STOP_SECONDS
@@ -127,7 +130,7 @@ class AnswerPreview:
         return can.edit_every
 
     async def _send_first(self, adapter: Adapter, text: str) -> Preview:
-        """Edit the preview that an earlier attempt has shown, or send one; it is on record before it is sent."""
+        """Edit the preview that an earlier attempt has shown, or send one, which is recorded before it is sent."""
         turn = self._turn
         preview = await self._store.previews.begin(turn.id, turn.key, turn.epoch, self._clock())
         if preview is None:
@@ -141,7 +144,7 @@ class AnswerPreview:
         return Preview(preview.delivery_key, turn.id, turn.key, receipt.message)
 
     async def _record(self, preview: Preview, receipt: str) -> None:
-        """Record where the preview is, however long the store takes: otherwise it would stand there for good."""
+        """Record where the preview is, however long the store takes: otherwise nothing could replace it."""
         self._recorded.clear()
         try:
             await retry_while_unavailable(
@@ -157,3 +160,102 @@ class AnswerPreview:
 
     def _outbound(self, preview: Preview, text: str) -> Outbound:
         return Outbound(self._address, text, preview.delivery_key, self._reply_to, preview=True)
+
+
+class TypingIndicator:
+    """Shows that one attempt is under way. Nobody waits for it, and nothing is shown after `end`."""
+
+    def __init__(self, address: Address, find_adapter: Callable[[], Adapter | None]) -> None:
+        self._address = address
+        self._find_adapter = find_adapter
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Show typing soon; costs nothing on a platform that cannot show it."""
+        adapter = self._find_adapter()
+        if adapter is not None and adapter.capabilities.typing_every is not None:
+            self._timer = asyncio.get_running_loop().call_later(TYPING_DELAY_SECONDS, self._show_and_reschedule)
+
+    def end(self) -> None:
+        """Show nothing more, from this moment on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def _show_and_reschedule(self) -> None:
+        adapter = self._find_adapter()
+        if adapter is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._show_once(adapter))
+        every = adapter.capabilities.typing_every if adapter is not None else None
+        self._timer = asyncio.get_running_loop().call_later(
+            every or TYPING_RETRY_SECONDS, self._show_and_reschedule
+        )
+
+    async def _show_once(self, adapter: Adapter) -> None:
+        """Show typing once. A failure of the adapter is only logged."""
+        showing = adapter.typing(self._address)
+        await contain(showing, lambda error: log.debug("typing_not_shown", platform=adapter.name, error=error))
+
+
+class TurnDisplay:
+    """Typing, preview and notices of one attempt. Nothing of them comes after the answer."""
+
+    def __init__(self, run: GatewayRun, turn: Turn) -> None:
+        address, connected = split_session_key(turn.key)[1], run.connections.connected
+        in_background = background_number(turn.key) is not None
+
+        def find_adapter() -> Adapter | None:
+            """The adapter on which the turn is seen before it ends; a background session is not seen."""
+            return None if in_background else connected.get(address.platform)
+
+        self._preview = AnswerPreview(
+            run.store, turn, address, find_adapter, lease=run.lease, clock=run.clocks.wall
+        )
+        self._typing = TypingIndicator(address, find_adapter)
+        self._notice_task: asyncio.Task[None] | None = None
+        self.silenced = False  # no notice is sent any more
+
+    @property
+    def supports_preview(self) -> bool:
+        return self._preview.is_supported
+
+    @property
+    def notice_under_way(self) -> bool:
+        return self._notice_task is not None and not self._notice_task.done()
+
+    def show(self, text: str, reply_to: str | None) -> None:
+        """Show the growing answer, soon."""
+        self._preview.show(text, reply_to)
+
+    def start_typing(self) -> None:
+        self._typing.begin()
+
+    def stop_typing(self) -> None:
+        self._typing.end()
+
+    def start_notice(self, sending: Callable[[], Coroutine[None, None, None]]) -> bool:
+        """Begin to send a notice. False: another one is under way."""
+        if self.notice_under_way:
+            return False
+        self._notice_task = asyncio.create_task(sending())
+        return True
+
+    def silence(self) -> None:
+        """Send no more notices, at once: somebody has ended the turn."""
+        self.silenced = True
+        self._typing.end()
+        if self._notice_task is not None:
+            self._notice_task.cancel()
+
+    async def stop(self) -> None:
+        """Show nothing more. After return: nothing is under way that could follow the answer."""
+        self.silenced = True
+        self._typing.end()
+        await self._preview.stop()
+        if self._notice_task is not None:
+            await asyncio.wait({self._notice_task}, timeout=PREVIEW_STOP_SECONDS)
+            self._notice_task.cancel()

@@ -13,7 +13,7 @@ import pytest
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt
 from perdure.platforms.api import Adapter, Capabilities, Event
-from perdure.runtime.typing_indicator import FIRST_DELAY_SECONDS, TypingIndicator
+from perdure.runtime.turn_display import TYPING_DELAY_SECONDS, TypingIndicator
 from support.fast_forward_loop import FastForwardLoop
 
 CHAT = Address("there", "dm", "ann")
@@ -63,15 +63,15 @@ def test_typing_is_shown_every_so_many_seconds_until_it_ends(loop: FastForwardLo
     adapter = Typist(4.0)
     loop.run_until_complete(_type(adapter, seconds=10, then=1000))
     assert adapter.told == [
-        (CHAT, FIRST_DELAY_SECONDS),
-        (CHAT, FIRST_DELAY_SECONDS + 4),
-        (CHAT, FIRST_DELAY_SECONDS + 8),
+        (CHAT, TYPING_DELAY_SECONDS),
+        (CHAT, TYPING_DELAY_SECONDS + 4),
+        (CHAT, TYPING_DELAY_SECONDS + 8),
     ]
 
 
 def test_typing_is_not_shown_when_the_answer_is_there_at_once(loop: FastForwardLoop) -> None:
     adapter = Typist(4.0)
-    loop.run_until_complete(_type(adapter, seconds=FIRST_DELAY_SECONDS / 2, then=1000))
+    loop.run_until_complete(_type(adapter, seconds=TYPING_DELAY_SECONDS / 2, then=1000))
     assert adapter.told == []
 
 
@@ -84,4 +84,4 @@ def test_typing_is_never_shown_where_it_is_not_claimed(loop: FastForwardLoop) ->
 def test_typing_is_not_shown_again_while_a_slow_platform_still_shows_it(loop: FastForwardLoop) -> None:
     adapter = Typist(4.0, slow=10.0)
     loop.run_until_complete(_type(adapter, seconds=14))
-    assert adapter.told == [(CHAT, FIRST_DELAY_SECONDS), (CHAT, FIRST_DELAY_SECONDS + 12)]
+    assert adapter.told == [(CHAT, TYPING_DELAY_SECONDS), (CHAT, TYPING_DELAY_SECONDS + 12)]

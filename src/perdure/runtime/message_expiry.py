@@ -1,0 +1,49 @@
+"""Gives up messages that have waited for too long, and tells their chats."""
+
+from __future__ import annotations
+
+from perdure.core.queue import QueueRules
+from perdure.logs import Log
+from perdure.runtime.gateway_run import GatewayRun
+from perdure.runtime.tasks import FailureLog
+
+log = Log("message_expiry")
+
+SWEEP_MS = 60_000  # between two looks for messages that have become too old
+
+
+class MessageExpiry:
+    """Gives up messages that no turn has begun in time, and tells each chat once of all of its messages."""
+
+    def __init__(self, run: GatewayRun, rules: QueueRules) -> None:
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._wakeups = run.wakeups
+        self._rules = rules
+        self._failures = FailureLog(log)
+        self._swept_at = 0
+
+    async def sweep(self) -> None:
+        """After return: every message that waits is young enough to be answered."""
+        self._swept_at = now = self._clock()
+        if self._rules.max_age_ms:
+            for key in await self._store.queue.expire_old(self._rules.too_old_before(now)):
+                log.warning("messages_expired", key=key)
+
+    async def run(self) -> None:
+        while True:
+            await self._failures.contain("message_expiry_failed", self._expire_and_notify())
+            if await self._wakeups.expiry.wait():
+                await self._wait_until_quiet()
+
+    async def _expire_and_notify(self) -> None:
+        now = self._clock()
+        if not 0 <= now - self._swept_at < SWEEP_MS:
+            await self.sweep()
+        for key in await self._store.queue.notify_expired(now):
+            self._wakeups.wake_delivery(key)
+
+    async def _wait_until_quiet(self) -> None:
+        """Wait until no more old messages come: a platform hands them over in a row when it is connected again."""
+        while await self._wakeups.expiry.wait(self._rules.quiet_ms / 1000):
+            continue
