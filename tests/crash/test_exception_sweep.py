@@ -19,12 +19,12 @@ POINT_STRIDE = 5
 ERROR_KINDS = list(ERRORS)
 
 
-@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_b59_gateway_lives_whatever_is_raised_at_a_call(
-    scene: type[ExceptionScenario], tmp_path: Path
+    scenario: type[ExceptionScenario], tmp_path: Path
 ) -> None:
     """Neighbours are served, and the failure is reported: in the chat or to the platform, and in the log."""
-    first = SCENARIOS.index(scene)
+    first = SCENARIOS.index(scenario)
 
     def choose(point: int) -> list[str]:
         return (
@@ -33,6 +33,6 @@ async def test_b59_gateway_lives_whatever_is_raised_at_a_call(
             else []
         )
 
-    points = await sweep(scene, tmp_path, choose)
-    print(f"sweep of exceptions {scene.name}: {points} points")
+    points = await sweep(scenario, tmp_path, choose)
+    print(f"sweep of exceptions {scenario.name}: {points} points")
     assert points >= 5

@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 async def wishing(
     home: Path, *wishes: Wish, **settings: str
 ) -> AsyncIterator[tuple[ApprovalScenario, LocalProvider]]:
-    """A scene whose model wishes for these calls at once, and then says that it is done."""
+    """A scenario whose model wishes for these calls at once, and then says that it is done."""
     with LocalProvider() as provider:
         provider.script = [Says(calls=wishes), Says("All done.")]
         model = {"MODEL__NAME": "openai:local", "MODEL__BASE_URL": provider.openai_url}
@@ -40,45 +40,45 @@ def results(provider: LocalProvider) -> list[str]:
 
 async def test_b66_two_guarded_calls_are_asked_for_one_after_the_other(home: Path) -> None:
     calls = [Wish("shell", {"command": f"echo {name} >> {name}; echo {name}"}) for name in ("one", "two")]
-    async with wishing(home, *calls, TOOLS__APPROVALS="all") as (scene, provider):
-        async with scene.serving():
-            first, _ = await scene.ask("go")
-            assert len(scene.platform.replies()) == 1
-            scene.platform.press(first.command)
-            _, second = await scene.wait_for_question(2)
+    async with wishing(home, *calls, TOOLS__APPROVALS="all") as (scenario, provider):
+        async with scenario.serving():
+            first, _ = await scenario.ask("go")
+            assert len(scenario.platform.replies()) == 1
+            scenario.platform.press(first.command)
+            _, second = await scenario.wait_for_question(2)
             assert first.command.split(".")[-1] != second.command.split(".")[-1]
-            assert (scene.commands.workspace / "one").exists(), "what was approved is done before more is asked"
-            scene.platform.press(second.command)
-            await scene.wait_for_replies("All done.")
+            assert (scenario.commands.workspace / "one").exists(), "what was approved is done before more is asked"
+            scenario.platform.press(second.command)
+            await scenario.wait_for_replies("All done.")
         assert results(provider)[0] == "exit code 0\none"
         assert "not run: the user denied it" in results(provider)[1]
-    assert not (scene.commands.workspace / "two").exists()
+    assert not (scenario.commands.workspace / "two").exists()
 
 
 async def test_calls_that_need_no_word_are_done_before_it_is_asked_for_the_others(home: Path) -> None:
     calls = [Wish("shell", {"command": "echo ran >> runs"}), Wish("write_file", {"path": "a", "content": "b"})]
-    async with wishing(home, *calls, TOOLS__APPROVALS="all") as (scene, provider):
-        async with scene.serving():
-            approve, _ = await scene.ask("go")
-            assert (scene.commands.workspace / "a").read_text() == "b"
-            assert scene.runs() == 0
-            scene.platform.press(approve.command)
-            await scene.wait_for_replies("All done.")
+    async with wishing(home, *calls, TOOLS__APPROVALS="all") as (scenario, provider):
+        async with scenario.serving():
+            approve, _ = await scenario.ask("go")
+            assert (scenario.commands.workspace / "a").read_text() == "b"
+            assert scenario.runs() == 0
+            scenario.platform.press(approve.command)
+            await scenario.wait_for_replies("All done.")
         assert results(provider)[0] == "exit code 0\n(no output)"
-    assert scene.runs() == 1
+    assert scenario.runs() == 1
 
 
 async def test_every_command_is_asked_for_when_the_settings_say_all(home: Path) -> None:
-    scene = ApprovalScenario(home, TOOLS__APPROVALS="all")
-    async with scene.serving():
-        await scene.ask("run: echo ran >> runs")
-        assert "every command here needs approval" in scene.platform.replies()[0]
-        assert scene.runs() == 0
+    scenario = ApprovalScenario(home, TOOLS__APPROVALS="all")
+    async with scenario.serving():
+        await scenario.ask("run: echo ran >> runs")
+        assert "every command here needs approval" in scenario.platform.replies()[0]
+        assert scenario.runs() == 0
 
 
 async def test_no_command_is_asked_for_when_the_settings_say_off(home: Path) -> None:
-    scene = ApprovalScenario(home, TOOLS__APPROVALS="off")
-    async with scene.serving():
-        scene.platform.write("run: echo ran >> runs; rm -rf ./nothing; echo hello")
-        await scene.wait_for_replies(DONE)
-    assert scene.runs() == 1
+    scenario = ApprovalScenario(home, TOOLS__APPROVALS="off")
+    async with scenario.serving():
+        scenario.platform.write("run: echo ran >> runs; rm -rf ./nothing; echo hello")
+        await scenario.wait_for_replies(DONE)
+    assert scenario.runs() == 1

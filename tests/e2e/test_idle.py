@@ -31,7 +31,7 @@ LOOPS = 8  # transactions a poll: of the loops that poll, of the heartbeat, and 
 FOR_A_TRY = 4  # transactions: it is begun, its outcome is recorded, and what stands behind it is looked for
 
 
-class Scene(NamedTuple):
+class Scenario(NamedTuple):
     """A gateway, its platform and its database."""
 
     gateway: Gateway
@@ -68,51 +68,51 @@ class FailingAdapter(SimulatedAdapter):
         return await super().send(outbound)
 
 
-Fault = Callable[[Scene], Awaitable[None]]
+Fault = Callable[[Scenario], Awaitable[None]]
 
 
 def store_away(error: Exception | None, *then: tuple[str, DeliveryState]) -> Fault:
     """The store goes away while a reply is being sent, and comes back later."""
 
-    async def fault(scene: Scene) -> None:
-        scene.adapter.takes_store_away = True
-        scene.adapter.errors = [error] if error is not None else []
-        scene.platform.write("say: hi")
-        database = scene.counted.database
+    async def fault(scenario: Scenario) -> None:
+        scenario.adapter.takes_store_away = True
+        scenario.adapter.errors = [error] if error is not None else []
+        scenario.platform.write("say: hi")
+        database = scenario.counted.database
         await eventually("an outcome was not recorded", lambda: any("Outbox" in name for name in database.refused))
         database.mend()
-        await scene.reaches(*then)
+        await scenario.reaches(*then)
 
     return fault
 
 
-async def platform_away(scene: Scene) -> None:
+async def platform_away(scenario: Scenario) -> None:
     """The platform is away, and a reply is owed to it all the while."""
-    scene.adapter.errors = [NotConnected("gone")] * 1000
-    scene.platform.write("say: hi")
-    await scene.reaches(("hi", DeliveryState.OWED))
+    scenario.adapter.errors = [NotConnected("gone")] * 1000
+    scenario.platform.write("say: hi")
+    await scenario.reaches(("hi", DeliveryState.OWED))
 
 
-async def adapter_raises(scene: Scene) -> None:
-    scene.adapter.errors = [ZeroDivisionError("a defect")] * 3
-    scene.platform.write("say: hi")
-    await scene.reaches(("hi", DeliveryState.SENT))
+async def adapter_raises(scenario: Scenario) -> None:
+    scenario.adapter.errors = [ZeroDivisionError("a defect")] * 3
+    scenario.platform.write("say: hi")
+    await scenario.reaches(("hi", DeliveryState.SENT))
 
 
-async def refused_row(scene: Scene) -> None:
-    scene.platform.refusals.add("1")
-    scene.platform.write("say: hi")
-    await scene.reaches(("hi", DeliveryState.REFUSED))
+async def refused_row(scenario: Scenario) -> None:
+    scenario.platform.refusals.add("1")
+    scenario.platform.write("say: hi")
+    await scenario.reaches(("hi", DeliveryState.REFUSED))
 
 
-async def damaged_row(scene: Scene) -> None:
+async def damaged_row(scenario: Scenario) -> None:
     """A row whose file cannot be read any more stays unknown, and is tried more and more rarely."""
-    scene.adapter.errors = [NotConnected("gone")]
-    scene.platform.write("say: hi")
-    await scene.reaches(("hi", DeliveryState.OWED))
+    scenario.adapter.errors = [NotConnected("gone")]
+    scenario.platform.write("say: hi")
+    await scenario.reaches(("hi", DeliveryState.OWED))
     damage = "UPDATE outbox SET file = '}{'"
-    await scene.gateway.store.database.write(lambda tx: tx.run(damage))
-    await scene.reaches(("hi", DeliveryState.UNKNOWN))
+    await scenario.gateway.store.database.write(lambda tx: tx.run(damage))
+    await scenario.reaches(("hi", DeliveryState.UNKNOWN))
 
 
 SENT = ("hi", DeliveryState.SENT)
@@ -141,7 +141,7 @@ async def _count_after(home: Path, fault: Fault) -> None:
     platform.capabilities = Capabilities(idempotent_send=True, keeps_missed=True)
     adapter = FailingAdapter(platform, counted)
     async with fast_forward_gateway(home, [adapter], wrap=counted.wrap) as gateway:
-        await fault(Scene(gateway, platform, adapter, counted))
+        await fault(Scenario(gateway, platform, adapter, counted))
         counted.database.counted.clear()
         await pass_loop_time(MINUTES)
         made = counted.database.counted

@@ -41,115 +41,115 @@ SCRIPT = "step a\nstep b\nsay: done"
 
 
 async def test_b100_stranger_is_told_a_code_is_paired_and_talks(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path)
-    async with house.serving() as here:
-        house.say("say: let me in")
-        code = await house.wait_for_code()
+    scenario = PairingScenario(tmp_path)
+    async with scenario.serving() as here:
+        scenario.say("say: let me in")
+        code = await scenario.wait_for_code()
         [request_] = (await api_request(here, "GET", "/api/people")).json()["requests"]
         assert (request_["who"], request_["chat"]) == ("web:eve", "eve")
         assert code not in repr(request_)
         assert await change_people(here, "pair", code=code.lower()) == "web:eve is now a member."
-        await house.wait_for_replies(texts.people.PAIRED)
-        house.say("say: hello")
-        await house.wait_for_replies("hello")
-        assert house.agent_harness.request_texts() == [["say: hello"]], "what a stranger wrote reaches nobody"
+        await scenario.wait_for_replies(texts.people.PAIRED)
+        scenario.say("say: hello")
+        await scenario.wait_for_replies("hello")
+        assert scenario.agent_harness.request_texts() == [["say: hello"]], "what a stranger wrote reaches nobody"
         found = (await api_request(here, "GET", "/api/people")).json()
         assert [(one["who"], one["role"]) for one in found["people"]] == [("web:eve", "member")]
         assert (found["requests"], found["more"]) == ([], False)
 
 
 async def test_b100_stranger_is_told_one_code_however_often_they_write(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path)
-    house.platform.redeliver = 1
-    async with house.serving() as here:
+    scenario = PairingScenario(tmp_path)
+    scenario.platform.redeliver = 1
+    async with scenario.serving() as here:
         for number in range(5):
-            house.say(f"hello {number}")
-        house.platform.press("/approve", chat="eve", sender="eve")
-        code = await house.wait_for_code()
-        await house.wait_until_acknowledged()
-        house.say("say: owner", "ann")
-        await house.wait_for_replies("owner", chat="ann")
-        house.clock.move(600)
-        house.say("hello?")
-        newer = await house.wait_for_code(number=2)
+            scenario.say(f"hello {number}")
+        scenario.platform.press("/approve", chat="eve", sender="eve")
+        code = await scenario.wait_for_code()
+        await scenario.wait_until_acknowledged()
+        scenario.say("say: owner", "ann")
+        await scenario.wait_for_replies("owner", chat="ann")
+        scenario.clock.move(600)
+        scenario.say("hello?")
+        newer = await scenario.wait_for_code(number=2)
         assert (await api_request(here, "POST", "/api/people/pair", code=code)).status_code == 404, "one is open"
         await change_people(here, "pair", code=newer)
-    assert not await turns_in_home(house, "eve")
+    assert not await turns_in_home(scenario, "eve")
 
 
-async def turns_in_home(house: PairingScenario, chat: str) -> list[Any]:
-    async with house.serving() as here:
-        return list(await turn_views(here.store, key_of(house.platform, chat)))
+async def turns_in_home(scenario: PairingScenario, chat: str) -> list[Any]:
+    async with scenario.serving() as here:
+        return list(await turn_views(here.store, key_of(scenario.platform, chat)))
 
 
 @pytest.mark.parametrize("where", ["a group", "alone, but ignored"])
 async def test_b100_stranger_is_told_nothing_in_a_group_or_by_configuration(tmp_path: Path, where: str) -> None:
     settings = {} if where == "a group" else {"ACCESS__UNKNOWN": "ignore"}
-    house, chat = PairingScenario(tmp_path, **settings), "g" if where == "a group" else "eve"
-    async with house.serving() as here:
+    scenario, chat = PairingScenario(tmp_path, **settings), "g" if where == "a group" else "eve"
+    async with scenario.serving() as here:
         for text in ("hello", "/status", "/nonsense"):
-            house.platform.write(text, chat=chat, sender="eve")
-        await house.wait_until_acknowledged()
-        house.platform.write("say: me", chat=chat)
-        await eventually("the owner is answered", lambda: house.platform.replies(chat))
-        assert house.platform.replies(chat) == ["me"]
+            scenario.platform.write(text, chat=chat, sender="eve")
+        await scenario.wait_until_acknowledged()
+        scenario.platform.write("say: me", chat=chat)
+        await eventually("the owner is answered", lambda: scenario.platform.replies(chat))
+        assert scenario.platform.replies(chat) == ["me"]
         assert (await api_request(here, "GET", "/api/people")).json()["requests"] == []
 
 
 async def test_b100_code_that_is_wrong_or_expired_lets_nobody_in_and_says_why(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path)
-    async with house.serving() as here:
-        house.say("hello")
-        code = await house.wait_for_code()
-        house.clock.move(3600)
+    scenario = PairingScenario(tmp_path)
+    async with scenario.serving() as here:
+        scenario.say("hello")
+        code = await scenario.wait_for_code()
+        scenario.clock.move(3600)
         expired = await api_request(here, "POST", "/api/people/pair", code=code)
         assert (expired.status_code, expired.json()["error"]) == (404, "that code has expired")
         for _ in range(MAX_WRONG_CODES):
             wrong = await api_request(here, "POST", "/api/people/pair", code="AAAA-AAAA")
             assert (wrong.status_code, wrong.json()["error"]) == (404, "nobody was told that code")
-        house.say("hello again")
-        newer = await house.wait_for_code(number=2)
+        scenario.say("hello again")
+        newer = await scenario.wait_for_code(number=2)
         limited = await api_request(here, "POST", "/api/people/pair", code=newer)
         assert (limited.status_code, limited.json()["error"]) == (429, "too many wrong codes were tried lately")
-    async with house.serving() as here:
+    async with scenario.serving() as here:
         assert (await api_request(here, "POST", "/api/people/pair", code=newer)).status_code == 429, (
             "a restart is no way"
         )
-        house.clock.move(600)
+        scenario.clock.move(600)
         await change_people(here, "pair", code=newer)
-        await house.wait_for_replies(texts.people.PAIRED)
+        await scenario.wait_for_replies(texts.people.PAIRED)
 
 
 @pytest.mark.parametrize("fact", ["SELECT 1 FROM pairings", "SELECT 1 FROM outbox WHERE state = 'sending'"])
 async def test_b100_code_is_told_once_and_good_when_the_gateway_is_killed_meanwhile(
     tmp_path: Path, fact: str
 ) -> None:
-    house = PairingScenario(tmp_path)
-    async with house.crashing_at_fact(fact):
-        house.say("hello")
-    async with house.serving() as here:
-        code = await house.wait_for_code()
-        await house.wait_until_acknowledged()
+    scenario = PairingScenario(tmp_path)
+    async with scenario.crashing_at_fact(fact):
+        scenario.say("hello")
+    async with scenario.serving() as here:
+        code = await scenario.wait_for_code()
+        await scenario.wait_until_acknowledged()
         await change_people(here, "pair", code=code)
-        house.say("say: hello")
-        await house.wait_for_replies(texts.people.PAIRED, "hello")
-    assert len(house.platform.replies("eve")) == 3
+        scenario.say("say: hello")
+        await scenario.wait_for_replies(texts.people.PAIRED, "hello")
+    assert len(scenario.platform.replies("eve")) == 3
 
 
 async def test_b100_person_is_in_and_told_so_once_when_the_gateway_is_killed_at_the_pairing(
     tmp_path: Path,
 ) -> None:
-    house = PairingScenario(tmp_path)
-    async with house.serving():
-        house.say("hello")
-        code = await house.wait_for_code()
-    async with house.crashing_at_fact("SELECT 1 FROM people") as here:
+    scenario = PairingScenario(tmp_path)
+    async with scenario.serving():
+        scenario.say("hello")
+        code = await scenario.wait_for_code()
+    async with scenario.crashing_at_fact("SELECT 1 FROM people") as here:
         with pytest.raises(Crash):  # it was killed while we asked it
             await change_people(here, "pair", code=code)
-    async with house.serving():
-        await house.wait_for_replies(texts.people.PAIRED)
-        house.say("say: hello")
-        await house.wait_for_replies(texts.people.PAIRED, "hello")
+    async with scenario.serving():
+        await scenario.wait_for_replies(texts.people.PAIRED)
+        scenario.say("say: hello")
+        await scenario.wait_for_replies(texts.people.PAIRED, "hello")
 
 
 # ── the command line ────────────────────────────────────────────────────────────────────────────────────────
@@ -164,11 +164,11 @@ def configure(home: Path) -> None:
 async def test_b100_owner_pairs_from_the_command_line_with_a_gateway_and_without(tmp_path: Path) -> None:
     home = tmp_path / "home"
     configure(home)
-    house = PairingScenario(home)
-    async with house.serving():
+    scenario = PairingScenario(home)
+    async with scenario.serving():
         for person in ("eve", "bob"):
-            house.say("hello", person)
-        eve, bob = await house.wait_for_code("eve"), await house.wait_for_code("bob")
+            scenario.say("hello", person)
+        eve, bob = await scenario.wait_for_code("eve"), await scenario.wait_for_code("bob")
         code, _, problem = await run_command(home, "pair", eve)
         assert (code, "lock" in problem or "gateway" in problem) == (78, True), "it works on that home"
     listed = await run_perdure(home, "people")
@@ -190,10 +190,10 @@ async def test_b100_owner_pairs_from_the_command_line_with_a_gateway_and_without
         ]
     finally:
         process.close()
-    async with house.serving():
+    async with scenario.serving():
         for person in ("eve", "bob"):
-            house.say("say: hello", person)
-            await house.wait_for_replies("hello", chat=person)
+            scenario.say("say: hello", person)
+            await scenario.wait_for_replies("hello", chat=person)
 
 
 async def run(process: GatewayProcess, *arguments: str) -> tuple[int, str]:
@@ -244,16 +244,16 @@ async def test_people_are_added_changed_and_removed_from_the_command_line(tmp_pa
 async def test_wrong_request_is_refused_with_a_hint(
     tmp_path: Path, verb: str, body: dict[str, Any], status: int
 ) -> None:
-    house = PairingScenario(tmp_path)
-    async with house.serving() as here:
+    scenario = PairingScenario(tmp_path)
+    async with scenario.serving() as here:
         response = await api_request(here, "POST", f"/api/people/{verb}", **body)
         assert response.status_code == status
         assert response.json()["hint"]
 
 
 async def test_people_are_paged_over_http(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path)
-    async with house.serving() as here:
+    scenario = PairingScenario(tmp_path)
+    async with scenario.serving() as here:
         for number in range(101):
             await change_people(here, "add", who=f"web:p{number:03}")
         first = (await api_request(here, "GET", "/api/people")).json()
@@ -266,98 +266,100 @@ async def test_people_are_paged_over_http(tmp_path: Path) -> None:
 # ── being let out ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def known(house: PairingScenario, here: Gateway, person: str = "eve", **words: str) -> None:
+async def known(scenario: PairingScenario, here: Gateway, person: str = "eve", **words: str) -> None:
     await change_people(here, "add", who=f"web:{person}", **words)
 
 
 async def test_b101_person_removed_while_their_turn_was_cut_off_is_not_resumed(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path / "home", "b")
-    async with house.crashing() as here:
-        await known(house, here)
-        house.say(SCRIPT)
-        await house.agent_harness.wait_until_hanging()
-    (house.home / "config.toml").write_text(f'[web]\nport = {free_port()}\n[platforms.web]\nallow = ["ann"]\n')
-    assert await run_perdure(house.home, "people", "remove", "web:eve") == "web:eve is removed.\n"
-    async with house.serving() as here:
-        view = await wait_for_rule(here.store, key_of(house.platform, "eve"), "unauthorised")
+    scenario = PairingScenario(tmp_path / "home", "b")
+    async with scenario.crashing() as here:
+        await known(scenario, here)
+        scenario.say(SCRIPT)
+        await scenario.agent_harness.wait_until_hanging()
+    (scenario.home / "config.toml").write_text(f'[web]\nport = {free_port()}\n[platforms.web]\nallow = ["ann"]\n')
+    assert await run_perdure(scenario.home, "people", "remove", "web:eve") == "web:eve is removed.\n"
+    async with scenario.serving() as here:
+        view = await wait_for_rule(here.store, key_of(scenario.platform, "eve"), "unauthorised")
         assert was_interrupted_in_step(view)
-    assert (house.agent_harness.run_counts["b"], house.platform.replies("eve")) == (1, [])
+    assert (scenario.agent_harness.run_counts["b"], scenario.platform.replies("eve")) == (1, [])
 
 
 async def test_b101_person_removed_while_their_turn_waits_to_be_taken_up_is_not_resumed(tmp_path: Path) -> None:
     """A message of somebody else does not take it up either, but supersedes it."""
-    house = PairingScenario(tmp_path, "b", RECOVERY__POLICY="ask")
-    async with house.crashing() as here:
-        await known(house, here)
-        house.platform.write(SCRIPT, chat="g", sender="eve")
-        await house.agent_harness.wait_until_hanging()
-    async with house.serving() as here:
-        key = key_of_group(house)
+    scenario = PairingScenario(tmp_path, "b", RECOVERY__POLICY="ask")
+    async with scenario.crashing() as here:
+        await known(scenario, here)
+        scenario.platform.write(SCRIPT, chat="g", sender="eve")
+        await scenario.agent_harness.wait_until_hanging()
+    async with scenario.serving() as here:
+        key = key_of_group(scenario)
         await wait_for_rule(here.store, key, "ask")
         assert (await change_people(here, "remove", who="web:eve")) == "web:eve is removed."
         view = await wait_for_rule(here.store, key, "unauthorised")
         assert decided_rules(view) == ["ask", "unauthorised"]
-        house.platform.write("say: mine", chat="g")
-        await house.wait_for_replies("mine", chat="g")
+        scenario.platform.write("say: mine", chat="g")
+        await scenario.wait_for_replies("mine", chat="g")
         old, new = await turn_views(here.store, key)
         assert old.ended == TurnCancelled("superseded")
         assert [cause.text for cause in new.causes] == ["say: mine"]
-    assert house.agent_harness.run_counts["b"] == 1
+    assert scenario.agent_harness.run_counts["b"] == 1
 
 
-def key_of_group(house: PairingScenario, person: str = "") -> str:
+def key_of_group(scenario: PairingScenario, person: str = "") -> str:
     return f"agent:main:web:group:g{f'::{person}' if person else ''}"
 
 
 async def test_b101_what_a_removed_person_wrote_and_still_waits_begins_no_turn(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path, "b")
-    async with house.serving() as here:
-        await known(house, here)
-        house.platform.write(SCRIPT, chat="g")
-        await house.agent_harness.wait_until_hanging()
-        house.platform.write("say: hers", chat="g", sender="eve")
-        house.platform.write("say: his", chat="g")
-        await house.wait_until_acknowledged()
+    scenario = PairingScenario(tmp_path, "b")
+    async with scenario.serving() as here:
+        await known(scenario, here)
+        scenario.platform.write(SCRIPT, chat="g")
+        await scenario.agent_harness.wait_until_hanging()
+        scenario.platform.write("say: hers", chat="g", sender="eve")
+        scenario.platform.write("say: his", chat="g")
+        await scenario.wait_until_acknowledged()
         await change_people(here, "remove", who="web:eve")
-        house.agent_harness.release()
-        await house.wait_for_replies("done", "his", chat="g")
-    assert house.platform.replies("g") == ["done", "his"]
+        scenario.agent_harness.release()
+        await scenario.wait_for_replies("done", "his", chat="g")
+    assert scenario.platform.replies("g") == ["done", "his"]
 
 
 async def test_b101_what_waits_of_people_whom_a_new_configuration_leaves_out_begins_no_turn(
     tmp_path: Path,
 ) -> None:
-    house = PairingScenario(tmp_path, "b", PLATFORMS__WEB__ALLOW="ann,eve")
-    async with house.crashing():
-        house.platform.write(SCRIPT, chat="g")
-        await house.agent_harness.wait_until_hanging()
-        house.platform.write("say: hers", chat="g", sender="eve")
-        await house.wait_until_acknowledged()
-    house.agent_harness.release()
-    async with house.serving(PLATFORMS__WEB__ALLOW="ann"):
-        await house.wait_for_replies("done", chat="g")
-        house.platform.write("say: his", chat="g")
-        await house.wait_for_replies("done", "his", chat="g")
+    scenario = PairingScenario(tmp_path, "b", PLATFORMS__WEB__ALLOW="ann,eve")
+    async with scenario.crashing():
+        scenario.platform.write(SCRIPT, chat="g")
+        await scenario.agent_harness.wait_until_hanging()
+        scenario.platform.write("say: hers", chat="g", sender="eve")
+        await scenario.wait_until_acknowledged()
+    scenario.agent_harness.release()
+    async with scenario.serving(PLATFORMS__WEB__ALLOW="ann"):
+        await scenario.wait_for_replies("done", chat="g")
+        scenario.platform.write("say: his", chat="g")
+        await scenario.wait_for_replies("done", "his", chat="g")
 
 
 @pytest.mark.parametrize("chat", ["g", "eve"])
 async def test_b101_process_of_a_removed_person_begins_no_turn(tmp_path: Path, chat: str) -> None:
     """In a group the others hear of it, and in a direct chat nobody does."""
-    house = PairingScenario(tmp_path)
-    async with house.serving(agent=None) as here:
-        await known(house, here)
+    scenario = PairingScenario(tmp_path)
+    async with scenario.serving(agent=None) as here:
+        await known(scenario, here)
         script = "background: while [ ! -e go ]; do sleep 0.1; done; echo tea\nsay: begun"
-        house.platform.write(script, chat=chat, sender="eve")
-        await house.wait_for_replies("begun", chat=chat)
+        scenario.platform.write(script, chat=chat, sender="eve")
+        await scenario.wait_for_replies("begun", chat=chat)
         await change_people(here, "remove", who="web:eve")
         (here.settings.workspace / "go").touch()
         [process] = await eventually("it has ended", lambda: _ended(here))
         if chat == "g":
-            await eventually("the others hear of it", lambda: "tea" in "".join(house.platform.replies("g")[-1:]))
+            await eventually(
+                "the others hear of it", lambda: "tea" in "".join(scenario.platform.replies("g")[-1:])
+            )
         assert process.told == ("notice" if chat == "g" else "nobody")
         [session] = await here.store.sessions.page()
         assert len(await here.store.turns.of_session(session.id)) == 1
-    assert len(house.platform.replies(chat)) == (2 if chat == "g" else 1)
+    assert len(scenario.platform.replies(chat)) == (2 if chat == "g" else 1)
 
 
 async def _ended(here: Gateway) -> list[Process]:
@@ -365,13 +367,13 @@ async def _ended(here: Gateway) -> list[Process]:
 
 
 async def test_person_who_was_removed_is_a_stranger_again(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path)
-    async with house.serving() as here:
-        await known(house, here)
-        house.say("say: hello")
-        await house.wait_for_replies("hello")
+    scenario = PairingScenario(tmp_path)
+    async with scenario.serving() as here:
+        await known(scenario, here)
+        scenario.say("say: hello")
+        await scenario.wait_for_replies("hello")
         await change_people(here, "remove", who="web:eve")
-        house.say("say: hello?")
-        assert await house.wait_for_code()
-        assert house.platform.replies("eve")[0] == "hello"
-        assert len(house.platform.replies("eve")) == 2
+        scenario.say("say: hello?")
+        assert await scenario.wait_for_code()
+        assert scenario.platform.replies("eve")[0] == "hello"
+        assert len(scenario.platform.replies("eve")) == 2

@@ -103,21 +103,21 @@ async def test_b67_model_is_told_how_old_its_question_is_when_the_answer_comes_d
     tmp_path: Path, answer: str, ends_with: str
 ) -> None:
     """By a note, which is nobody's words, and which no later turn repeats."""
-    scene = RecoveryScenario(tmp_path)
-    async with scene.crashing():
-        scene.platform.write(ASK)
-        await scene.wait_for_replies(QUESTION)
-    scene.clock.move(3 * DAYS)
-    async with scene.serving():
-        scene.platform.write(answer)
-        await scene.wait_for_last_reply(ends_with)
-        scene.platform.write("say: next")
-        await scene.wait_for_last_reply("next")
-    before, *after, next_turn = scene.agent_harness.request_notes()
+    scenario = RecoveryScenario(tmp_path)
+    async with scenario.crashing():
+        scenario.platform.write(ASK)
+        await scenario.wait_for_replies(QUESTION)
+    scenario.clock.move(3 * DAYS)
+    async with scenario.serving():
+        scenario.platform.write(answer)
+        await scenario.wait_for_last_reply(ends_with)
+        scenario.platform.write("say: next")
+        await scenario.wait_for_last_reply("next")
+    before, *after, next_turn = scenario.agent_harness.request_notes()
     assert (before, next_turn) == ([], [])
     assert after == [[AFTER_THREE_DAYS]] * len(after) != []
     assert "3 d after" in AFTER_THREE_DAYS
-    said = [text for request in scene.agent_harness.request_texts() for text in request]
+    said = [text for request in scenario.agent_harness.request_texts() for text in request]
     assert set(said) <= {ASK, answer, "say: next"}
 
 
@@ -125,29 +125,29 @@ async def test_b67_age_of_the_question_is_part_of_the_recovery_note_when_killed_
     tmp_path: Path,
 ) -> None:
     """B47 too: one note, which says both."""
-    scene = RecoveryScenario(tmp_path)
-    async with scene.crashing():
-        scene.platform.write(ASK)
-        await scene.wait_for_replies(QUESTION)
-    scene.clock.move(3 * DAYS)
-    async with scene.crashing_at_fact("SELECT 1 FROM turns WHERE attempt = 2"):
-        scene.platform.write("right")
-    async with scene.serving():
-        await scene.wait_for_last_reply("Right\ngo: done")
-    [note] = scene.agent_harness.request_notes()[-1]
+    scenario = RecoveryScenario(tmp_path)
+    async with scenario.crashing():
+        scenario.platform.write(ASK)
+        await scenario.wait_for_replies(QUESTION)
+    scenario.clock.move(3 * DAYS)
+    async with scenario.crashing_at_fact("SELECT 1 FROM turns WHERE attempt = 2"):
+        scenario.platform.write("right")
+    async with scenario.serving():
+        await scenario.wait_for_last_reply("Right\ngo: done")
+    [note] = scenario.agent_harness.request_notes()[-1]
     assert "cut off by a gateway interruption" in note
     assert "3 d after" in note
 
 
 async def test_b67_model_is_told_no_age_when_the_answer_comes_soon(tmp_path: Path) -> None:
-    scene = RecoveryScenario(tmp_path)
-    async with scene.serving():
-        scene.platform.write(ASK)
-        await scene.wait_for_replies(QUESTION)
-        scene.clock.move(3000)
-        scene.platform.write("right")
-        await scene.wait_for_last_reply("Right\ngo: done")
-    assert scene.agent_harness.request_notes() == [[], [], []]
+    scenario = RecoveryScenario(tmp_path)
+    async with scenario.serving():
+        scenario.platform.write(ASK)
+        await scenario.wait_for_replies(QUESTION)
+        scenario.clock.move(3000)
+        scenario.platform.write("right")
+        await scenario.wait_for_last_reply("Right\ngo: done")
+    assert scenario.agent_harness.request_notes() == [[], [], []]
 
 
 async def test_message_from_before_the_question_is_not_its_answer(tmp_path: Path) -> None:

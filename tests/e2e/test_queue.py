@@ -42,21 +42,21 @@ async def taken(platform: SimulatedPlatform) -> None:
 
 @pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
 async def test_b80_messages_that_come_while_a_turn_runs(mode: QueueMode, tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE=mode, **QUICK) as gateway:
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent, QUEUE__MODE=mode, **QUICK) as gateway:
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         platform.redeliver = 2
         last = [platform.write(f"say: {text}") for text in WRITTEN[mode]][-1]
         if mode == "interrupt":
             await wait_for_replies(platform, *SEEN[mode])
         await taken(platform)
-        bench.release()
+        harness.release()
         await wait_for_replies(platform, *SEEN[mode])
         assert platform.posted[-1].reply_to == last, "B79: attached to the newest message"
         turns = await turn_views(gateway.store, key_of(platform))
     assert len(turns) == TURNS[mode]
-    assert bench.run_counts["a"] == 1
+    assert harness.run_counts["a"] == 1
     if mode == "interrupt":
         assert turns[0].ended == TurnCancelled(CancelReason.REPLACED)
 
@@ -64,17 +64,17 @@ async def test_b80_messages_that_come_while_a_turn_runs(mode: QueueMode, tmp_pat
 @pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
 async def test_b80_waiting_messages_survive_a_crash_in_every_mode(mode: QueueMode, tmp_path: Path) -> None:
     """The turn was cut off in the middle, and the mode was switched to another one by the configuration."""
-    platform, bench, clock = SimulatedPlatform("web"), AgentHarness("a"), SettableClock()
-    options = {"agent": bench.agent, "clock": clock, **QUICK}
+    platform, harness, clock = SimulatedPlatform("web"), AgentHarness("a"), SettableClock()
+    options = {"agent": harness.agent, "clock": clock, **QUICK}
     async with crashing_at_the_end(tmp_path, platform, QUEUE__MODE=mode, **options):
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         for text in WRITTEN[mode]:
             platform.write(f"say: {text}")
         if mode == "interrupt":
             await wait_for_replies(platform, *SEEN[mode])
         await taken(platform)
-    bench.release()
+    harness.release()
     async with serving(tmp_path, platform, QUEUE__MODE="queue", **options) as gateway:
         await wait_for_replies(platform, *SEEN[mode])
         turns = await turn_views(gateway.store, key_of(platform))
@@ -82,67 +82,67 @@ async def test_b80_waiting_messages_survive_a_crash_in_every_mode(mode: QueueMod
 
 
 async def test_b80_message_that_steers_is_heard_after_the_running_step_and_before_the_next(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a", "b")
-    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="steer") as gateway:
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a", "b")
+    async with serving(tmp_path, platform, agent=harness.agent, QUEUE__MODE="steer") as gateway:
         platform.write("step a 0s\nstep b 0s\nsay: done")
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         platform.write("say: and this")
         await taken(platform)
-        bench.release()
+        harness.release()
         await wait_for_replies(platform, "done\nand this")
         (turn,) = await turn_views(gateway.store, key_of(platform))
     kinds = [record.entry.kind for record in turn.records]
     assert kinds.index("joined") == kinds.index("tool_ended") + 1
-    assert bench.request_texts()[:2] == [
+    assert harness.request_texts()[:2] == [
         ["step a 0s\nstep b 0s\nsay: done"],
         ["step a 0s\nstep b 0s\nsay: done", "say: and this"],
     ]
-    assert bench.run_counts == {"a": 1, "b": 1}
+    assert harness.run_counts == {"a": 1, "b": 1}
 
 
 async def test_b80_model_is_told_that_interrupted_work_was_left(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent, QUEUE__MODE="interrupt") as gateway:
         platform.write("once a 0s\nsay: one")
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         platform.write("say: two")
         await wait_for_replies(platform, "two")
         platform.write("/why")
         await eventually("it is explained", lambda: len(platform.replies()) == 2)
         turns = await turn_views(gateway.store, key_of(platform))
-    assert any("left unfinished" in note for notes_of in bench.request_notes() for note in notes_of)
+    assert any("left unfinished" in note for notes_of in harness.request_notes() for note in notes_of)
     assert [turn.state for turn in turns] == ["cancelled", "done"]
     assert all(call.ended is not None for call in turns[0].calls.values()), "B64"
 
 
 async def test_b80_turn_that_was_interrupted_for_good_never_comes_back(tmp_path: Path) -> None:
-    platform, bench, clock = SimulatedPlatform("web"), AgentHarness("a", "b"), SettableClock()
-    options = {"agent": bench.agent, "clock": clock, "QUEUE__MODE": "interrupt"}
+    platform, harness, clock = SimulatedPlatform("web"), AgentHarness("a", "b"), SettableClock()
+    options = {"agent": harness.agent, "clock": clock, "QUEUE__MODE": "interrupt"}
     async with crashing_at_the_end(tmp_path, platform, **options):
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         platform.write("step b 0s\nsay: two")
-        await bench.wait_until_hanging(2)
-    bench.release()
+        await harness.wait_until_hanging(2)
+    harness.release()
     async with serving(tmp_path, platform, **options) as gateway:
         await wait_for_replies(platform, "two")
         turns = await turn_views(gateway.store, key_of(platform))
     assert [turn.state for turn in turns] == ["cancelled", "done"]
-    assert bench.run_counts["a"] == 1
+    assert harness.run_counts["a"] == 1
 
 
 async def test_b28_message_that_interrupts_during_a_drain_is_answered_after_the_restart(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
     async with serving(
-        tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt", DRAIN__DEADLINE="20s"
+        tmp_path, platform, agent=harness.agent, QUEUE__MODE="interrupt", DRAIN__DEADLINE="20s"
     ) as gateway:
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         gateway.stop()
         await eventually("it drains", lambda: gateway.phase != "ready")
         platform.write("say: two")
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent):
+    harness.release()
+    async with serving(tmp_path, platform, agent=harness.agent):
         await eventually("it is answered", lambda: platform.replies()[-1:] == ["two"])
     assert "one" not in platform.replies()
 
@@ -172,10 +172,10 @@ async def test_b81_queue_shows_and_switches_the_mode_of_one_chat(tmp_path: Path)
 
 
 async def test_b81_steer_and_queue_put_words_in_a_manner_of_their_own(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent, QUEUE__MODE="interrupt") as gateway:
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         platform.redeliver = 2
         platform.write("/queue say: later")
         platform.write("/steer say: also")
@@ -183,7 +183,7 @@ async def test_b81_steer_and_queue_put_words_in_a_manner_of_their_own(tmp_path: 
         await eventually("they are answered", lambda: len(platform.replies()) == 3)
         assert platform.replies()[:2] == [texts.queue.queued(busy=True, before=0), texts.queue.steered(busy=True)]
         assert "2 messages are waiting for their turn." in platform.replies()[2]
-        bench.release()
+        harness.release()
         await eventually("all is answered", lambda: platform.replies()[3:] == ["one\nalso", "later"])
         assert len(await turn_views(gateway.store, key_of(platform))) == 2
 
@@ -197,16 +197,16 @@ async def test_b81_steer_begins_a_turn_when_none_runs_and_wants_words(tmp_path: 
 
 
 async def test_b80_switching_does_not_change_what_already_waits(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent, **QUICK):
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent, **QUICK):
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         platform.write("say: two")
         platform.write("/queue collect")
         platform.write("say: three")
         platform.write("say: four")
         await taken(platform)
-        bench.release()
+        harness.release()
         await wait_for_replies(platform, texts.queue.mode_changed("collect"), "one", "two", "three\nfour")
 
 
@@ -214,14 +214,14 @@ async def test_b80_switching_does_not_change_what_already_waits(tmp_path: Path) 
 
 
 async def test_b80_flood_is_told_once_that_no_more_is_taken(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__CAP="3"):
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent, QUEUE__CAP="3"):
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         for number in range(30):
             platform.write(f"say: {number}")
         await taken(platform)
-        bench.release()
+        harness.release()
         await wait_for_replies(platform, texts.queue.full(3), "one", "0", "1", "2")
         platform.write("say: again")
         await wait_for_replies(platform, texts.queue.full(3), "one", "0", "1", "2", "again")
@@ -240,10 +240,10 @@ async def test_album_is_one_turn(tmp_path: Path) -> None:
 
 
 async def test_b85_message_that_waits_is_edited_or_deleted_by_its_sender(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent):
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent):
         work = platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         two, three, four = (platform.write(f"say: {text}") for text in ("two", "three", "four"))
         platform.redeliver = 2
         platform.edit(two, "say: TWO")
@@ -253,7 +253,7 @@ async def test_b85_message_that_waits_is_edited_or_deleted_by_its_sender(tmp_pat
         platform.edit(work, "say: too late")
         platform.delete(work)
         await taken(platform)
-        bench.release()
+        harness.release()
         await wait_for_replies(platform, "one", "TWO", "four")
         platform.delete(two)
         await taken(platform)
@@ -261,10 +261,10 @@ async def test_b85_message_that_waits_is_edited_or_deleted_by_its_sender(tmp_pat
 
 
 async def test_b85_edit_that_makes_a_command_is_carried_out(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent) as gateway:
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         word = platform.write("stop")
         await taken(platform)
         platform.edit(word, "/stop")
@@ -290,16 +290,16 @@ async def test_b72_messages_from_long_ago_are_reported_once(tmp_path: Path) -> N
 
 async def test_b72_messages_that_waited_too_long_are_reported_and_not_answered(tmp_path: Path) -> None:
     """Over a restart, with a command among them, and in a conversation whose turn does not go on."""
-    platform, bench, clock = SimulatedPlatform("web"), AgentHarness("a"), SettableClock()
-    options = {"agent": bench.agent, "clock": clock, "INBOX__MAX_AGE": "2h", "RECOVERY__POLICY": "off"}
+    platform, harness, clock = SimulatedPlatform("web"), AgentHarness("a"), SettableClock()
+    options = {"agent": harness.agent, "clock": clock, "INBOX__MAX_AGE": "2h", "RECOVERY__POLICY": "off"}
     async with crashing_at_the_end(tmp_path, platform, **options):
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         platform.write("say: two")
         platform.write("say: three")
         await taken(platform)
     clock.move(3 * 3600)
-    bench.release()
+    harness.release()
     async with serving(tmp_path, platform, **options):
         await eventually("it is told", lambda: texts.queue.expired(2) in platform.replies())
         platform.write("say: four")
@@ -309,10 +309,10 @@ async def test_b72_messages_that_waited_too_long_are_reported_and_not_answered(t
 
 async def test_b80_messages_that_interrupt_one_after_the_other_end_with_the_last(tmp_path: Path) -> None:
     """Each either ended the one before, or was heard together with it, as it came about."""
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="interrupt") as gateway:
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent, QUEUE__MODE="interrupt") as gateway:
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         for number in range(20):
             platform.write(f"say: {number}")
         await eventually("the last is answered", lambda: "".join(platform.replies()[-1:]).endswith("19"))
@@ -339,14 +339,14 @@ async def test_b78_hundreds_of_waiting_messages_grow_no_stack(tmp_path: Path) ->
 
 
 async def test_b80_thousand_messages_join_one_turn(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform("web"), AgentHarness("a")
-    async with serving(tmp_path, platform, agent=bench.agent, QUEUE__MODE="steer", QUEUE__CAP="1000") as gateway:
+    platform, harness = SimulatedPlatform("web"), AgentHarness("a")
+    async with serving(tmp_path, platform, agent=harness.agent, QUEUE__MODE="steer", QUEUE__CAP="1000") as gateway:
         platform.write(WORK)
-        await bench.wait_until_hanging()
+        await harness.wait_until_hanging()
         for number in range(1000):
             platform.write(f"say: {number}")
         await taken(platform)
-        bench.release()
+        harness.release()
         await wait_for_replies(platform, "\n".join(["one", *map(str, range(1000))]))
         (turn,) = await turn_views(gateway.store, key_of(platform))
     assert sum(isinstance(record.entry, MessagesJoined) for record in turn.records) == 1

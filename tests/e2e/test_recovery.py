@@ -43,10 +43,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_b40_b41_turn_is_marked_and_goes_on_by_itself_when_killed_in_a_step(tmp_path: Path) -> None:
-    scene = await scenario_crashed_in_step(tmp_path)
-    async with scene.serving_released():
-        await scene.wait_for_replies("done")
-        [view] = await scene.turns()
+    scenario = await scenario_crashed_in_step(tmp_path)
+    async with scenario.serving_released():
+        await scenario.wait_for_replies("done")
+        [view] = await scenario.turns()
     assert was_interrupted_in_step(view)
     assert interruption_reasons(view) == ["restart_interrupted"]
     assert (view.state, view.attempt, decided_rules(view)) == (TurnState.DONE, 2, ["resume"])
@@ -54,36 +54,36 @@ async def test_b40_b41_turn_is_marked_and_goes_on_by_itself_when_killed_in_a_ste
 
 async def test_b40_turn_goes_on_however_long_it_had_been_running(tmp_path: Path) -> None:
     """B43 too: the heartbeat of the run that wrote the newest content is a sign of life."""
-    scene = RecoveryScenario(tmp_path, "b")
-    async with scene.crashing():
-        scene.platform.write(SCRIPT)
-        await scene.agent_harness.wait_until_hanging()
-        await two_hours_with_a_heartbeat(scene)
-    async with scene.serving_released():
-        await scene.wait_for_replies("done")
-        view = await scene.turn()
+    scenario = RecoveryScenario(tmp_path, "b")
+    async with scenario.crashing():
+        scenario.platform.write(SCRIPT)
+        await scenario.agent_harness.wait_until_hanging()
+        await two_hours_with_a_heartbeat(scenario)
+    async with scenario.serving_released():
+        await scenario.wait_for_replies("done")
+        view = await scenario.turn()
     assert was_interrupted_in_step(view)
     assert age_at_the_decision(view) < 60_000
 
 
 async def test_b40_turn_goes_on_however_long_its_first_answer_was_awaited(tmp_path: Path) -> None:
     """The message itself was written by a run that lived on: its heartbeats count from the first moment."""
-    scene, slow = RecoveryScenario(tmp_path), HangingAgent()
-    async with scene.crashing(agent=slow):
-        scene.platform.write("a hard question")
+    scenario, slow = RecoveryScenario(tmp_path), HangingAgent()
+    async with scenario.crashing(agent=slow):
+        scenario.platform.write("a hard question")
         await eventually("the agent thinks", lambda: slow.hang_count)
-        await two_hours_with_a_heartbeat(scene)
-    async with scene.serving(agent=AnsweringAgent()):
-        await scene.wait_for_replies("answered")
-        view = await scene.turn()
+        await two_hours_with_a_heartbeat(scenario)
+    async with scenario.serving(agent=AnsweringAgent()):
+        await scenario.wait_for_replies("answered")
+        view = await scenario.turn()
     assert not view_before_interruption(view).responses
     assert age_at_the_decision(view) < 60_000
 
 
-async def two_hours_with_a_heartbeat(scene: RecoveryScenario) -> None:
-    store = scene.gateway.store
+async def two_hours_with_a_heartbeat(scenario: RecoveryScenario) -> None:
+    store = scenario.gateway.store
     began = await newest_run(store)
-    scene.clock.move(7200)
+    scenario.clock.move(7200)
     await eventually("the gateway says that it is alive", lambda: _beaten(store, began))
 
 
@@ -108,42 +108,42 @@ def age_at_the_decision(view: TurnView) -> int:
 
 
 async def test_b40_chat_that_finished_one_second_before_gets_no_turn(tmp_path: Path) -> None:
-    scene = RecoveryScenario(tmp_path, "b")
-    async with scene.crashing() as gateway:
-        scene.platform.write(SCRIPT, chat="2")
-        await scene.agent_harness.wait_until_hanging()
-        scene.platform.write("say: hello")
-        await scene.wait_for_replies("hello")
+    scenario = RecoveryScenario(tmp_path, "b")
+    async with scenario.crashing() as gateway:
+        scenario.platform.write(SCRIPT, chat="2")
+        await scenario.agent_harness.wait_until_hanging()
+        scenario.platform.write("say: hello")
+        await scenario.wait_for_replies("hello")
         await nothing_owed(gateway.store)
-        scene.clock.move(1)
-    async with scene.serving_released():
-        await scene.wait_for_replies("done", chat="2")
-        assert was_interrupted_in_step(await scene.turn("2"))
-        [view] = await scene.turns()
+        scenario.clock.move(1)
+    async with scenario.serving_released():
+        await scenario.wait_for_replies("done", chat="2")
+        assert was_interrupted_in_step(await scenario.turn("2"))
+        [view] = await scenario.turns()
     assert (view.attempt, interruption_reasons(view)) == (1, [])
-    assert scene.platform.replies() == ["hello"]
+    assert scenario.platform.replies() == ["hello"]
 
 
 async def test_b40_finished_chat_stays_silent_through_ten_crashes_and_three_restarts(tmp_path: Path) -> None:
-    scene = RecoveryScenario(tmp_path, "b")
-    async with scene.serving():
-        scene.platform.write("step a\nsay: hello")
-        await scene.wait_for_replies("hello")
-        written = await whole_journal(scene)
+    scenario = RecoveryScenario(tmp_path, "b")
+    async with scenario.serving():
+        scenario.platform.write("step a\nsay: hello")
+        await scenario.wait_for_replies("hello")
+        written = await whole_journal(scenario)
     for crash in range(10):
-        await scene.crash_in_step(SCRIPT, chat=f"n{crash}")
+        await scenario.crash_in_step(SCRIPT, chat=f"n{crash}")
     for restart in range(3):
-        scene.clock.move(600)
-        async with scene.serving_released() as gateway:
-            scene.platform.write("say: new", chat=f"r{restart}")
-            await scene.wait_for_replies("new", chat=f"r{restart}")
+        scenario.clock.move(600)
+        async with scenario.serving_released() as gateway:
+            scenario.platform.write("say: new", chat=f"r{restart}")
+            await scenario.wait_for_replies("new", chat=f"r{restart}")
             await eventually("nothing is under way", lambda: nothing_begun(gateway.store))
-            assert await whole_journal(scene) == written
-    assert scene.platform.replies() == ["hello"]
+            assert await whole_journal(scenario) == written
+    assert scenario.platform.replies() == ["hello"]
 
 
-async def whole_journal(scene: RecoveryScenario) -> list[object]:
-    return [record for view in await scene.turns() for record in view.records]
+async def whole_journal(scenario: RecoveryScenario) -> list[object]:
+    return [record for view in await scenario.turns() for record in view.records]
 
 
 async def nothing_owed(store: Store) -> None:
@@ -165,123 +165,123 @@ async def nothing_begun(store: Store) -> bool:
 
 async def test_b41_platform_that_connects_late_resumes_then_and_only_its_own(tmp_path: Path) -> None:
     early, late = SimulatedPlatform("early"), SimulatedPlatform("late")
-    scene = RecoveryScenario(tmp_path, "b", platform=early)
-    async with scene.crashing(late):
+    scenario = RecoveryScenario(tmp_path, "b", platform=early)
+    async with scenario.crashing(late):
         early.write(SCRIPT)
         late.write(SCRIPT)
-        await scene.agent_harness.wait_until_hanging(2)
+        await scenario.agent_harness.wait_until_hanging(2)
     late.reachable = False
-    async with scene.serving_released(late) as gateway:
-        await scene.wait_for_replies("done")
+    async with scenario.serving_released(late) as gateway:
+        await scenario.wait_for_replies("done")
         await nothing_owed(gateway.store)
         waiting = await last_turn(gateway.store, key_of(late))
         assert was_interrupted_in_step(waiting)
-        assert (waiting.state, decided_rules(waiting), scene.agent_harness.run_counts["b"]) == (
+        assert (waiting.state, decided_rules(waiting), scenario.agent_harness.run_counts["b"]) == (
             TurnState.INTERRUPTED,
             [],
             3,
         )
-        ended = await whole_journal(scene)
+        ended = await whole_journal(scenario)
         late.reachable = True
         await wait_for_replies(late, "done")
-        assert await whole_journal(scene) == ended
+        assert await whole_journal(scenario) == ended
     assert early.replies() == ["done"]
 
 
 async def test_b41_owed_replies_go_before_recoveries(tmp_path: Path) -> None:
     platform = GatedPlatform()
-    scene = await scenario_with_open_delivery(tmp_path, platform)
-    async with scene.serving_released():
+    scenario = await scenario_with_open_delivery(tmp_path, platform)
+    async with scenario.serving_released():
         await platform.wait_for_sends(2)
-        waiting = await scene.turn()
+        waiting = await scenario.turn()
         assert was_interrupted_in_step(waiting)
         assert (waiting.state, decided_rules(waiting)) == (TurnState.INTERRUPTED, [])
         platform.gate.set()
-        await scene.wait_for_replies("done")
+        await scenario.wait_for_replies("done")
     assert [posted.text for posted in platform.posted] == ["owed", "done"]
 
 
 async def test_b41_platform_that_reconnects_resumes_then(tmp_path: Path) -> None:
     """It was lost again before its recoveries began, while a reply that was owed was on its way."""
     platform = GatedPlatform()
-    scene = await scenario_with_open_delivery(tmp_path, platform)
-    async with scene.serving_released() as gateway:
+    scenario = await scenario_with_open_delivery(tmp_path, platform)
+    async with scenario.serving_released() as gateway:
         await platform.wait_for_sends(2)
         platform.reachable = False
         platform.disconnect()
         await eventually("the platform is gone", lambda: not gateway.loops.connections.connected)
         platform.gate.set()
-        view = await scene.wait_for_rule("not_connected")
+        view = await scenario.wait_for_rule("not_connected")
         assert was_interrupted_in_step(view)
-        assert (view.state, scene.agent_harness.run_counts["b"]) == (TurnState.INTERRUPTED, 1)
+        assert (view.state, scenario.agent_harness.run_counts["b"]) == (TurnState.INTERRUPTED, 1)
         platform.reachable = True
-        await scene.wait_for_replies("done")
-        await scene.wait_for_replies("owed", chat="2")
+        await scenario.wait_for_replies("done")
+        await scenario.wait_for_replies("owed", chat="2")
 
 
 # ── going on ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_b46_finished_steps_are_not_run_again_and_their_results_are_used(tmp_path: Path) -> None:
-    scene = await scenario_crashed_in_step(tmp_path, "step a\nonce x\nstep b\nstep c")
-    async with scene.serving_released():
-        await scene.wait_for_replies("a: done\nx: done\nb: done\nc: done")
-        assert was_interrupted_in_step(await scene.turn())
-    assert scene.agent_harness.run_counts == {"a": 1, "x": 1, "b": 2, "c": 1}
+    scenario = await scenario_crashed_in_step(tmp_path, "step a\nonce x\nstep b\nstep c")
+    async with scenario.serving_released():
+        await scenario.wait_for_replies("a: done\nx: done\nb: done\nc: done")
+        assert was_interrupted_in_step(await scenario.turn())
+    assert scenario.agent_harness.run_counts == {"a": 1, "x": 1, "b": 2, "c": 1}
 
 
 async def test_b46_agent_of_ones_own_is_called_again_with_its_journal(tmp_path: Path) -> None:
-    scene, seen = await scenario_crashed_in_step(tmp_path), list[TurnView]()
+    scenario, seen = await scenario_crashed_in_step(tmp_path), list[TurnView]()
 
     class Own:
         async def run(self, context: TurnContext) -> Reply:
             seen.append(context.view)
             return Reply("mine")
 
-    async with scene.serving(agent=Own()):
-        await scene.wait_for_replies("mine")
+    async with scenario.serving(agent=Own()):
+        await scenario.wait_for_replies("mine")
     assert [view.attempt for view in seen] == [2]
     assert {call.request.id for call in seen[0].calls.values() if call.ended} == {"c1.1", "c2.1"}
 
 
 async def test_b50_message_during_its_recovery_is_answered_once_in_order(tmp_path: Path) -> None:
-    scene = await scenario_crashed_in_step(tmp_path)
-    async with scene.serving():
-        await scene.agent_harness.wait_until_hanging(2)  # again, in its recovery
-        scene.platform.write("say: two")
-        scene.platform.write("say: three")
-        scene.platform.write("say: other", chat="2")
-        await scene.wait_for_replies("other", chat="2")  # at once: the recovery is still under way
-        [view] = await scene.turns()
+    scenario = await scenario_crashed_in_step(tmp_path)
+    async with scenario.serving():
+        await scenario.agent_harness.wait_until_hanging(2)  # again, in its recovery
+        scenario.platform.write("say: two")
+        scenario.platform.write("say: three")
+        scenario.platform.write("say: other", chat="2")
+        await scenario.wait_for_replies("other", chat="2")  # at once: the recovery is still under way
+        [view] = await scenario.turns()
         assert was_interrupted_in_step(view)
         assert (view.state, view.attempt) == (TurnState.RUNNING, 2)
-        scene.agent_harness.release()
-        await scene.wait_for_replies("done", "two", "three")
-        assert [turn.attempt for turn in await scene.turns()] == [2, 1, 1]
+        scenario.agent_harness.release()
+        await scenario.wait_for_replies("done", "two", "three")
+        assert [turn.attempt for turn in await scenario.turns()] == [2, 1, 1]
 
 
 async def test_b51_only_so_many_recoveries_run_at_the_same_time(tmp_path: Path) -> None:
-    scene, crowd, chats = RecoveryScenario(tmp_path, "b"), Crowd(), "1234567"
-    await scene.crash_in_every_chat(chats)
-    async with scene.serving(agent=crowd):
+    scenario, crowd, chats = RecoveryScenario(tmp_path, "b"), Crowd(), "1234567"
+    await scenario.crash_in_every_chat(chats)
+    async with scenario.serving(agent=crowd):
         await eventually("four run", lambda: crowd.inside == 4)
-        scene.platform.write("say: new", chat="new")
-        await scene.wait_for_replies("answered", chat="new")  # nobody new waits for a place
-        states = [(await scene.turn(chat)).state for chat in chats]
+        scenario.platform.write("say: new", chat="new")
+        await scenario.wait_for_replies("answered", chat="new")  # nobody new waits for a place
+        states = [(await scenario.turn(chat)).state for chat in chats]
         assert sorted(states) == [TurnState.INTERRUPTED] * 3 + [TurnState.RUNNING] * 4
         crowd.gate.set()
         for chat in chats:
-            await scene.wait_for_replies("answered", chat=chat)
+            await scenario.wait_for_replies("answered", chat=chat)
     assert crowd.most == 4
 
 
 async def test_b51_number_of_recoveries_is_a_setting(tmp_path: Path) -> None:
-    scene, crowd = RecoveryScenario(tmp_path, "b"), Crowd()
-    await scene.crash_in_every_chat("123")
-    async with scene.serving(agent=crowd, RECOVERY__CONCURRENCY="1"):
+    scenario, crowd = RecoveryScenario(tmp_path, "b"), Crowd()
+    await scenario.crash_in_every_chat("123")
+    async with scenario.serving(agent=crowd, RECOVERY__CONCURRENCY="1"):
         crowd.gate.set()
         for chat in "123":
-            await scene.wait_for_replies("answered", chat=chat)
+            await scenario.wait_for_replies("answered", chat=chat)
     assert crowd.most == 1
 
 
@@ -305,15 +305,15 @@ class Crowd:
 
 async def test_b51_stop_ends_in_time_while_recoveries_wait_for_a_place(tmp_path: Path) -> None:
     """B21 too: those that had no place yet are found again, and the stop does not wait for them."""
-    scene = RecoveryScenario(tmp_path, "b")
-    await scene.crash_in_every_chat("123")
-    async with scene.serving(RECOVERY__CONCURRENCY="1", DRAIN__DEADLINE="0s") as gateway:
-        await scene.agent_harness.wait_until_hanging(4)  # one recovery has its place
+    scenario = RecoveryScenario(tmp_path, "b")
+    await scenario.crash_in_every_chat("123")
+    async with scenario.serving(RECOVERY__CONCURRENCY="1", DRAIN__DEADLINE="0s") as gateway:
+        await scenario.agent_harness.wait_until_hanging(4)  # one recovery has its place
         gateway.stop()
         await eventually("the gateway has stopped", lambda: gateway.phase == "stopped")
-    async with scene.serving_released():
+    async with scenario.serving_released():
         for chat in "123":
-            await scene.wait_for_last_reply("done", chat=chat)
-        marks = [interruption_reasons(await scene.turn(chat)) for chat in "123"]
+            await scenario.wait_for_last_reply("done", chat=chat)
+        marks = [interruption_reasons(await scenario.turn(chat)) for chat in "123"]
     crashed, stopped = "restart_interrupted", "shutdown_timeout"
     assert sorted(marks, key=len) == [[crashed], [crashed], [crashed, stopped]]

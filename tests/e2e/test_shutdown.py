@@ -80,8 +80,8 @@ async def test_b20_b21_nothing_begins_in_a_drain_and_what_comes_is_answered_afte
 async def test_b20_turn_that_is_being_claimed_when_the_stop_comes_is_drained_like_any_other(
     tmp_path: Path,
 ) -> None:
-    platform, bench, late = SimulatedPlatform(), AgentHarness("slow"), DelayedClaims()
-    async with serving(tmp_path, platform, agent=bench.agent, wrap=late.wrap, **NO_TIME) as gateway:
+    platform, harness, late = SimulatedPlatform(), AgentHarness("slow"), DelayedClaims()
+    async with serving(tmp_path, platform, agent=harness.agent, wrap=late.wrap, **NO_TIME) as gateway:
         platform.write("step slow\nsay: done")
         await late.claimed.wait()
         gateway.stop()
@@ -94,16 +94,16 @@ async def test_b20_turn_that_is_being_claimed_when_the_stop_comes_is_drained_lik
 
 
 async def test_b24_message_that_was_not_begun_is_not_marked_and_runs_without_a_note(tmp_path: Path) -> None:
-    platform, bench = SimulatedPlatform(), AgentHarness("slow")
-    async with serving(tmp_path, platform, agent=bench.agent, **NO_TIME) as gateway:
+    platform, harness = SimulatedPlatform(), AgentHarness("slow")
+    async with serving(tmp_path, platform, agent=harness.agent, **NO_TIME) as gateway:
         platform.write("step slow\nsay: one")
-        await eventually("the step hangs", lambda: bench.hung_steps)
+        await eventually("the step hangs", lambda: harness.hung_steps)
         platform.write("say: two")
         await eventually("both are stored", lambda: not platform.pending())
         gateway.stop()
         await wait_until_stopped(gateway)
-    bench.release()
-    async with serving(tmp_path, platform, agent=bench.agent) as gateway:
+    harness.release()
+    async with serving(tmp_path, platform, agent=harness.agent) as gateway:
         await wait_for_replies(platform, STOPPING, "one", "two")
         first, second = await turn_views(gateway.store, key_of(platform))
     assert (interruption_reasons(first), interruption_reasons(second), second.attempt) == (
@@ -111,8 +111,8 @@ async def test_b24_message_that_was_not_begun_is_not_marked_and_runs_without_a_n
         [],
         1,
     )
-    assert bench.request_texts()[-1][-1] == "say: two"
-    assert bench.request_notes()[-1] == []
+    assert harness.request_texts()[-1][-1] == "say: two"
+    assert harness.request_notes()[-1] == []
 
 
 # ── the deadline ────────────────────────────────────────────────────────────────────────────────────────────

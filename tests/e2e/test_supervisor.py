@@ -74,7 +74,7 @@ note("read", os.read(fd, 1))
 )
 
 
-class Scene:
+class Scenario:
     """One supervisor in a directory of its own, and what could be seen of it."""
 
     def __init__(self, home: Path) -> None:
@@ -134,55 +134,55 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
+def scenario(tmp_path: Path) -> Iterator[Scenario]:
+    scenario = Scenario(tmp_path)
     try:
-        yield scene
+        yield scenario
     finally:
-        scene.close()
+        scenario.close()
 
 
 # ── exit codes ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_supervisor_is_done_when_the_gateway_is(scene: Scene) -> None:
-    scene.shell("exit 0")
-    assert scene.ends() == 0
-    assert len(scene.lines("runs")) == 1
-    assert scene.lines("err") == []
+def test_supervisor_is_done_when_the_gateway_is(scenario: Scenario) -> None:
+    scenario.shell("exit 0")
+    assert scenario.ends() == 0
+    assert len(scenario.lines("runs")) == 1
+    assert scenario.lines("err") == []
 
 
-def test_supervisor_gives_up_when_the_gateway_refuses_to_run(scene: Scene) -> None:
-    scene.shell("exit 78")
-    assert scene.ends() == 78
-    assert len(scene.lines("runs")) == 1
-    assert scene.sentences() == [
+def test_supervisor_gives_up_when_the_gateway_refuses_to_run(scenario: Scenario) -> None:
+    scenario.shell("exit 78")
+    assert scenario.ends() == 78
+    assert len(scenario.lines("runs")) == 1
+    assert scenario.sentences() == [
         "The gateway ended with exit code 78 after a while; it stays down until what it reported is mended."
     ]
 
 
-def test_gateway_is_started_at_once_when_it_asks_for_a_restart(scene: Scene) -> None:
-    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
-    scene.shell("exit 75", "exit 75", "exit 75", "exit 0")
-    assert scene.ends() == 0
-    assert len(scene.lines("runs")) == 4
-    assert scene.sentences() == ["The gateway asked for a restart after a while; starting it again."] * 3
+def test_gateway_is_started_at_once_when_it_asks_for_a_restart(scenario: Scenario) -> None:
+    scenario.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
+    scenario.shell("exit 75", "exit 75", "exit 75", "exit 0")
+    assert scenario.ends() == 0
+    assert len(scenario.lines("runs")) == 4
+    assert scenario.sentences() == ["The gateway asked for a restart after a while; starting it again."] * 3
 
 
-def test_gateway_is_started_again_when_it_was_killed(scene: Scene) -> None:
-    supervisor = scene.python(LISTENER, "0")
-    os.kill(int(scene.has("runs", 1)[0]), signal.SIGKILL)
-    scene.has("runs", 2)
+def test_gateway_is_started_again_when_it_was_killed(scenario: Scenario) -> None:
+    supervisor = scenario.python(LISTENER, "0")
+    os.kill(int(scenario.has("runs", 1)[0]), signal.SIGKILL)
+    scenario.has("runs", 2)
     supervisor.terminate()
-    assert scene.ends() == 0
-    assert scene.sentences() == ["The gateway was killed by SIGKILL after a while; starting it again."]
+    assert scenario.ends() == 0
+    assert scenario.sentences() == ["The gateway was killed by SIGKILL after a while; starting it again."]
 
 
-def test_wait_grows_when_the_gateway_keeps_dying(scene: Scene) -> None:
-    scene.shell("exit 3", "exit 1", "exit 3", "kill -9 $$", "exit 3", "exit 0")
-    assert scene.ends() == 0
+def test_wait_grows_when_the_gateway_keeps_dying(scenario: Scenario) -> None:
+    scenario.shell("exit 3", "exit 1", "exit 3", "kill -9 $$", "exit 3", "exit 0")
+    assert scenario.ends() == 0
     in_a_row = "it has died {} times in a row, starting it again in {} s."
-    assert scene.sentences() == [
+    assert scenario.sentences() == [
         "The gateway ended with exit code 3 after a while; starting it again.",
         f"The gateway ended with exit code 1 after a while; {in_a_row.format(2, 0.001)}",
         f"The gateway ended with exit code 3 after a while; {in_a_row.format(3, 0.002)}",
@@ -191,18 +191,18 @@ def test_wait_grows_when_the_gateway_keeps_dying(scene: Scene) -> None:
     ]
 
 
-def test_wait_starts_anew_when_the_gateway_had_lived_long(scene: Scene) -> None:
-    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600, healthy_seconds=0)
-    scene.shell("exit 3", "exit 3", "exit 3", "exit 0")
-    assert scene.ends() == 0
-    assert scene.sentences() == ["The gateway ended with exit code 3 after a while; starting it again."] * 3
+def test_wait_starts_anew_when_the_gateway_had_lived_long(scenario: Scenario) -> None:
+    scenario.schedule = RestartBackoff(first_seconds=600, max_seconds=600, healthy_seconds=0)
+    scenario.shell("exit 3", "exit 3", "exit 3", "exit 0")
+    assert scenario.ends() == 0
+    assert scenario.sentences() == ["The gateway ended with exit code 3 after a while; starting it again."] * 3
 
 
-def test_wait_starts_anew_when_a_restart_was_asked_for(scene: Scene) -> None:
-    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
-    scene.shell("exit 3", "exit 75", "exit 3", "exit 0")
-    assert scene.ends() == 0
-    assert not any("in a row" in sentence for sentence in scene.sentences())
+def test_wait_starts_anew_when_a_restart_was_asked_for(scenario: Scenario) -> None:
+    scenario.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
+    scenario.shell("exit 3", "exit 75", "exit 3", "exit 0")
+    assert scenario.ends() == 0
+    assert not any("in a row" in sentence for sentence in scenario.sentences())
 
 
 def test_usual_wait_doubles_to_half_a_minute_however_often_the_gateway_dies() -> None:
@@ -212,11 +212,11 @@ def test_usual_wait_doubles_to_half_a_minute_however_often_the_gateway_dies() ->
     assert [RestartBackoff().next_failures(7, lived) for lived in (59.9, 60.0)] == [8, 1]
 
 
-def test_supervisor_keeps_trying_when_the_gateway_cannot_be_started(scene: Scene) -> None:
-    supervisor = scene.start("./no-such-program")
-    said = scene.has("err", 3)
+def test_supervisor_keeps_trying_when_the_gateway_cannot_be_started(scenario: Scenario) -> None:
+    supervisor = scenario.start("./no-such-program")
+    said = scenario.has("err", 3)
     supervisor.terminate()
-    assert scene.ends() == 0
+    assert scenario.ends() == 0
     assert "could not be started" in said[2]
     assert "No such file or directory" in said[2]
     assert "it has died 3 times in a row" in said[2]
@@ -225,130 +225,130 @@ def test_supervisor_keeps_trying_when_the_gateway_cannot_be_started(scene: Scene
 # ── signals ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_each_signal_reaches_the_gateway_once_when_a_terminal_sends_it_to_all(scene: Scene) -> None:
-    supervisor = scene.python(LISTENER, "0")
-    gateway = int(scene.has("runs", 1)[0])
+def test_each_signal_reaches_the_gateway_once_when_a_terminal_sends_it_to_all(scenario: Scenario) -> None:
+    supervisor = scenario.python(LISTENER, "0")
+    gateway = int(scenario.has("runs", 1)[0])
     os.killpg(supervisor.pid, signal.SIGINT)
-    scene.has("signals", 1)
+    scenario.has("signals", 1)
     os.killpg(supervisor.pid, signal.SIGTERM)
-    assert scene.ends() == 0
-    assert scene.lines("signals") == ["SIGINT", "SIGTERM"]
-    assert len(scene.lines("runs")) == 1
-    assert scene.lines("err") == []
+    assert scenario.ends() == 0
+    assert scenario.lines("signals") == ["SIGINT", "SIGTERM"]
+    assert len(scenario.lines("runs")) == 1
+    assert scenario.lines("err") == []
     with pytest.raises(ProcessLookupError):
         os.kill(gateway, 0)
 
 
-def test_gateway_is_in_no_group_of_the_supervisor_when_it_runs(scene: Scene) -> None:
-    supervisor = scene.python(LISTENER, "0")
-    gateway = int(scene.has("runs", 1)[0])
+def test_gateway_is_in_no_group_of_the_supervisor_when_it_runs(scenario: Scenario) -> None:
+    supervisor = scenario.python(LISTENER, "0")
+    gateway = int(scenario.has("runs", 1)[0])
     assert os.getsid(gateway) == os.getpgid(gateway) == gateway
     supervisor.terminate()
-    assert scene.ends() == 0
+    assert scenario.ends() == 0
 
 
-def test_gateway_is_asked_to_stop_when_the_terminal_closes(scene: Scene) -> None:
-    supervisor = scene.python(LISTENER, "0")
-    scene.has("runs", 1)
+def test_gateway_is_asked_to_stop_when_the_terminal_closes(scenario: Scenario) -> None:
+    supervisor = scenario.python(LISTENER, "0")
+    scenario.has("runs", 1)
     supervisor.send_signal(signal.SIGHUP)
-    assert scene.ends() == 0
-    assert scene.lines("signals") == ["SIGTERM"]
+    assert scenario.ends() == 0
+    assert scenario.lines("signals") == ["SIGTERM"]
 
 
-def test_closing_terminal_stops_nothing_when_the_supervisor_was_told_to_ignore_it(scene: Scene) -> None:
-    scene.program = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + SUPERVISOR
-    supervisor = scene.python(LISTENER, "0")
-    scene.has("runs", 1)
+def test_closing_terminal_stops_nothing_when_the_supervisor_was_told_to_ignore_it(scenario: Scenario) -> None:
+    scenario.program = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + SUPERVISOR
+    supervisor = scenario.python(LISTENER, "0")
+    scenario.has("runs", 1)
     supervisor.send_signal(signal.SIGHUP)
     supervisor.send_signal(signal.SIGINT)
-    scene.has("signals", 1)
+    scenario.has("signals", 1)
     supervisor.terminate()
-    assert scene.ends() == 0
-    assert scene.lines("signals") == ["SIGINT", "SIGTERM"]
+    assert scenario.ends() == 0
+    assert scenario.lines("signals") == ["SIGINT", "SIGTERM"]
 
 
-def test_wait_ends_when_a_signal_comes(scene: Scene) -> None:
-    scene.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
-    supervisor = scene.shell("exit 3", "exit 3", "exit 0")
-    wait_for("it waits", lambda: any("in 600 s" in line for line in scene.lines("err")))
+def test_wait_ends_when_a_signal_comes(scenario: Scenario) -> None:
+    scenario.schedule = RestartBackoff(first_seconds=600, max_seconds=600)
+    supervisor = scenario.shell("exit 3", "exit 3", "exit 0")
+    wait_for("it waits", lambda: any("in 600 s" in line for line in scenario.lines("err")))
     supervisor.send_signal(signal.SIGINT)
-    assert scene.ends() == 0
-    assert len(scene.lines("runs")) == 2
+    assert scenario.ends() == 0
+    assert len(scenario.lines("runs")) == 2
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (75, 0), (3, 3)], ids=["clean", "restarting", "failing"])
-def test_gateway_has_the_last_word_when_it_was_told_to_stop(scene: Scene, code: int, expected: int) -> None:
-    supervisor = scene.python(LISTENER, str(code))
-    scene.has("runs", 1)
+def test_gateway_has_the_last_word_when_it_was_told_to_stop(scenario: Scenario, code: int, expected: int) -> None:
+    supervisor = scenario.python(LISTENER, str(code))
+    scenario.has("runs", 1)
     supervisor.terminate()
-    assert scene.ends() == expected
-    assert len(scene.lines("runs")) == 1
+    assert scenario.ends() == expected
+    assert len(scenario.lines("runs")) == 1
     spoken = ["The gateway ended with exit code 3 after a while, while it was stopping."]
-    assert scene.sentences() == (spoken if expected else [])
+    assert scenario.sentences() == (spoken if expected else [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop_is_clean_when_the_gateway_does_not_listen_yet(scene: Scene, number: signal.Signals) -> None:
-    supervisor = scene.python(DEAF)
-    scene.has("runs", 1)
+def test_stop_is_clean_when_the_gateway_does_not_listen_yet(scenario: Scenario, number: signal.Signals) -> None:
+    supervisor = scenario.python(DEAF)
+    scenario.has("runs", 1)
     supervisor.send_signal(number)
-    assert scene.ends() == 0
-    assert len(scene.lines("runs")) == 1
+    assert scenario.ends() == 0
+    assert len(scenario.lines("runs")) == 1
 
 
-def test_stop_is_not_clean_when_the_gateway_is_killed_meanwhile(scene: Scene) -> None:
-    supervisor = scene.python(LISTENER, "0")
-    gateway = int(scene.has("runs", 1)[0])
+def test_stop_is_not_clean_when_the_gateway_is_killed_meanwhile(scenario: Scenario) -> None:
+    supervisor = scenario.python(LISTENER, "0")
+    gateway = int(scenario.has("runs", 1)[0])
     supervisor.send_signal(signal.SIGINT)
-    scene.has("signals", 1)
+    scenario.has("signals", 1)
     os.kill(gateway, signal.SIGKILL)
-    assert scene.ends() == 128 + signal.SIGKILL
-    assert scene.sentences() == ["The gateway was killed by SIGKILL after a while, while it was stopping."]
+    assert scenario.ends() == 128 + signal.SIGKILL
+    assert scenario.sentences() == ["The gateway was killed by SIGKILL after a while, while it was stopping."]
 
 
 # ── one line on standard output ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_one_line_comes_out_when_the_gateway_starts_several_times(scene: Scene) -> None:
+def test_one_line_comes_out_when_the_gateway_starts_several_times(scenario: Scenario) -> None:
     say = 'echo "ready $n quiet=$PERDURE_QUIET_READY"'
-    scene.shell("exit 3", f"{say}; echo more; exit 75", f"{say}; kill -9 $$", "exit 0")
-    assert scene.ends() == 0
-    assert scene.lines("out") == ["ready 2 quiet="]
-    assert [line for line in scene.lines("err") if "gateway" not in line] == ["more", "ready 3 quiet=1"]
+    scenario.shell("exit 3", f"{say}; echo more; exit 75", f"{say}; kill -9 $$", "exit 0")
+    assert scenario.ends() == 0
+    assert scenario.lines("out") == ["ready 2 quiet="]
+    assert [line for line in scenario.lines("err") if "gateway" not in line] == ["more", "ready 3 quiet=1"]
 
 
-def test_half_a_line_does_not_come_out_when_the_gateway_dies_saying_it(scene: Scene) -> None:
-    scene.shell("printf 'rea'; kill -9 $$", 'echo "ready quiet=$PERDURE_QUIET_READY"; exit 0')
-    assert scene.ends() == 0
-    assert scene.lines("out") == ["ready quiet="]
-    assert scene.lines("err")[0] == "rea"
+def test_half_a_line_does_not_come_out_when_the_gateway_dies_saying_it(scenario: Scenario) -> None:
+    scenario.shell("printf 'rea'; kill -9 $$", 'echo "ready quiet=$PERDURE_QUIET_READY"; exit 0')
+    assert scenario.ends() == 0
+    assert scenario.lines("out") == ["ready quiet="]
+    assert scenario.lines("err")[0] == "rea"
 
 
-def test_line_comes_out_while_the_gateway_runs(scene: Scene) -> None:
-    supervisor = scene.python('print("ready", flush=True)\n' + LISTENER, "0")
-    assert scene.has("out", 1) == ["ready"]
+def test_line_comes_out_while_the_gateway_runs(scenario: Scenario) -> None:
+    supervisor = scenario.python('print("ready", flush=True)\n' + LISTENER, "0")
+    assert scenario.has("out", 1) == ["ready"]
     supervisor.terminate()
-    assert scene.ends() == 0
+    assert scenario.ends() == 0
 
 
-def test_supervisor_goes_on_when_nobody_reads_its_output(scene: Scene) -> None:
+def test_supervisor_goes_on_when_nobody_reads_its_output(scenario: Scenario) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    scene.shell("echo ready; exit 75", "echo ready; exit 3", "exit 0", stdout=writer)
+    scenario.shell("echo ready; exit 75", "echo ready; exit 3", "exit 0", stdout=writer)
     os.close(writer)
-    assert scene.ends() == 0
-    assert len(scene.lines("runs")) == 3
+    assert scenario.ends() == 0
+    assert len(scenario.lines("runs")) == 3
 
 
 # ── what the supervisor saw of a death ──────────────────────────────────────────────────────────────────────
 
 
-def test_next_gateway_is_told_how_those_before_it_died(scene: Scene) -> None:
+def test_next_gateway_is_told_how_those_before_it_died(scenario: Scenario) -> None:
     """By the names of their starts; also of one before a gateway that had no time to write that down."""
     say = 'echo "$PERDURE_LAUNCH" >> told'
-    scene.shell(f"{say}; kill -9 $$", f"{say}; exit 3", f"{say}; exit 0")
-    assert scene.ends() == 0
-    told = [launch for line in scene.lines("told") if (launch := decode_launch(line)) is not None]
+    scenario.shell(f"{say}; kill -9 $$", f"{say}; exit 3", f"{say}; exit 0")
+    assert scenario.ends() == 0
+    told = [launch for line in scenario.lines("told") if (launch := decode_launch(line)) is not None]
     names = [launch.name for launch in told]
     assert len(set(names)) == 3
     deaths = [[(death.launch, death.code) for death in launch.deaths] for launch in told]
@@ -366,33 +366,33 @@ def test_gateway_keeps_what_it_was_told_from_its_children(monkeypatch: pytest.Mo
 # ── nothing left behind ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_gateway_notices_when_the_supervisor_is_killed(scene: Scene) -> None:
-    supervisor = scene.python(HANGING_ON)
-    scene.has("runs", 1)
-    assert scene.lines("held") == ["False False None"]
+def test_gateway_notices_when_the_supervisor_is_killed(scenario: Scenario) -> None:
+    supervisor = scenario.python(HANGING_ON)
+    scenario.has("runs", 1)
+    assert scenario.lines("held") == ["False False None"]
     supervisor.kill()
-    assert scene.has("read", 1) == ["b''"]
+    assert scenario.has("read", 1) == ["b''"]
 
 
-def test_second_gateway_notices_too_when_the_supervisor_is_killed(scene: Scene) -> None:
-    supervisor = scene.python(HANGING_ON)
-    os.kill(int(scene.has("runs", 1)[0]), signal.SIGKILL)
-    scene.has("runs", 2)
+def test_second_gateway_notices_too_when_the_supervisor_is_killed(scenario: Scenario) -> None:
+    supervisor = scenario.python(HANGING_ON)
+    os.kill(int(scenario.has("runs", 1)[0]), signal.SIGKILL)
+    scenario.has("runs", 2)
     supervisor.kill()
-    assert scene.has("read", 1) == ["b''"]
+    assert scenario.has("read", 1) == ["b''"]
 
 
-def test_no_zombie_is_left_when_the_gateway_leaves_an_orphan(scene: Scene) -> None:
-    scene.program = AS_PROCESS_ONE
+def test_no_zombie_is_left_when_the_gateway_leaves_an_orphan(scenario: Scenario) -> None:
+    scenario.program = AS_PROCESS_ONE
     orphan = "(sh -c 'echo $$ >> orphans; while [ -e orphaned ]; do sleep 0.01; done' &)"
-    supervisor = scene.start("/bin/sh", "-c", f"touch orphaned; {orphan}; echo $$ >> runs; exec sleep 120")
-    pid = int(scene.has("orphans", 1)[0])
+    supervisor = scenario.start("/bin/sh", "-c", f"touch orphaned; {orphan}; echo $$ >> runs; exec sleep 120")
+    pid = int(scenario.has("orphans", 1)[0])
     status = Path(f"/proc/{pid}/status")
     wait_for("the orphan is the supervisor's", lambda: f"PPid:\t{supervisor.pid}\n" in status.read_text())
-    (scene.home / "orphaned").unlink()
+    (scenario.home / "orphaned").unlink()
     wait_for("the orphan is gone", lambda: not status.exists())
     supervisor.terminate()
-    assert scene.ends() == 0
+    assert scenario.ends() == 0
 
 
 @pytest.mark.parametrize("text", ["", "three", "0", "-1", "9" * 30, "1048575"])

@@ -29,11 +29,11 @@ QUIET = {"PLATFORMS__TELEGRAM__BANNER": "false"}  # the gateway ends in the midd
 
 def test_what_goes_on_by_itself(tmp_path: Path) -> None:
     """B42 B43 B47 B52 B56 B58."""
-    with telegram_chats(tmp_path, f"{PEOPLE} {AWAY}") as here:
-        _begin_everything(here)
-        here.crash()
-        _moved(here, tmp_path / "elsewhere.json")
-        here.start(
+    with telegram_chats(tmp_path, f"{PEOPLE} {AWAY}") as chats:
+        _begin_everything(chats)
+        chats.crash()
+        _moved(chats, tmp_path / "elsewhere.json")
+        chats.start(
             PEOPLE,
             MARKED,
             RECOVERY__FRESHNESS="0",
@@ -42,114 +42,114 @@ def test_what_goes_on_by_itself(tmp_path: Path) -> None:
             DRAIN__DEADLINE="0s",
             **QUIET,
         )
-        _each_refusal_is_recorded_and_told(here)
-        assert here.process.stop() == 0
-        here.start(PEOPLE, MARKED, RECOVERY__FRESHNESS="1ms", RECOVERY__MAX_WITHOUT_PROGRESS="2", **QUIET)
-        _old_work_stays_old(here)
-        _turns_that_wait_for_a_command_take_no_slot(here)
-        assert here.process.stop() == 0
-        _nobody_is_told_without_an_address(here)
-        assert here.process.stop() == 0
-        _unknown_reasons_and_suspended_sessions_are_skipped(here, tmp_path / "elsewhere.json")
+        _each_refusal_is_recorded_and_told(chats)
+        assert chats.process.stop() == 0
+        chats.start(PEOPLE, MARKED, RECOVERY__FRESHNESS="1ms", RECOVERY__MAX_WITHOUT_PROGRESS="2", **QUIET)
+        _old_work_stays_old(chats)
+        _turns_that_wait_for_a_command_take_no_slot(chats)
+        assert chats.process.stop() == 0
+        _nobody_is_told_without_an_address(chats)
+        assert chats.process.stop() == 0
+        _unknown_reasons_and_suspended_sessions_are_skipped(chats, tmp_path / "elsewhere.json")
 
 
-def _begin_everything(here: TelegramChats) -> None:
+def _begin_everything(chats: TelegramChats) -> None:
     for who in ("solar", "aside", "offed", "asks"):
-        here.write(who, f"once {who} 600s\nsay: {who} is done")
-    here.write("costly", "\n".join([*TEN_STEPS, "once dear 600s", "say: costly is done"]))
-    here.write("grows", "\n".join(["once grows 600s", *TEN_STEPS, "say: never"]))
-    here.write("again", "step again 600s")
-    here.start_blocking_turns(*HELD)
+        chats.write(who, f"once {who} 600s\nsay: {who} is done")
+    chats.write("costly", "\n".join([*TEN_STEPS, "once dear 600s", "say: costly is done"]))
+    chats.write("grows", "\n".join(["once grows 600s", *TEN_STEPS, "say: never"]))
+    chats.write("again", "step again 600s")
+    chats.start_blocking_turns(*HELD)
     steps = ("solar", "aside", "offed", "asks", "dear", "grows", "again")
-    wait_for("all of them run", lambda: all(_ran(here, step) == 1 for step in steps))
+    wait_for("all of them run", lambda: all(_ran(chats, step) == 1 for step in steps))
 
 
-def _ran(here: TelegramChats, step: str) -> int:
+def _ran(chats: TelegramChats, step: str) -> int:
     """How often a step was begun."""
-    return (here.process.home / "rehearsal.log").read_text().split().count(step)
+    return (chats.process.home / "rehearsal.log").read_text().split().count(step)
 
 
-def _each_refusal_is_recorded_and_told(here: TelegramChats) -> None:
-    here.wait_for_texts("offed", OFF)
-    here.wait_for_texts("costly", COSTLY)  # B56: before it went on
-    here.wait_for_texts("grows", texts.turns.failed(texts.turns.recovery_tokens_spent(20, 20)))  # B56: on its way
-    here.wait_for_texts("asks", texts.recovery.ask_to_resume("restart_interrupted"))
-    here.wait_for_rule("solar", "unauthorised")
-    here.wait_for_rule("aside", "unauthorised")
-    wait_for("all others go on, however many they are", lambda: _states(here, HELD) == {"running": 6})
-    wait_for("they are told of it", lambda: all(here.journal_entries(who, "noted") for who in HELD))
-    wait_for("the step is run again", lambda: _ran(here, "again") == 2)
-    assert "the sender is no longer authorised" in here.run_perdure("why", here.key("solar"))
-    assert "automatic resume is switched off here" in here.command_reply("offed", "/why")
-    assert "its cost limit is reached: 22 of 20 tokens" in here.command_reply("costly", "/why")
-    assert "the policy here is to ask first" in here.command_reply("asks", "/why")
-    assert "has used 20 tokens" in here.command_reply("grows", "/why")
-    assert here.texts("solar") + here.texts("aside") == []
-    wait_until_settled(here.process)
+def _each_refusal_is_recorded_and_told(chats: TelegramChats) -> None:
+    chats.wait_for_texts("offed", OFF)
+    chats.wait_for_texts("costly", COSTLY)  # B56: before it went on
+    chats.wait_for_texts("grows", texts.turns.failed(texts.turns.recovery_tokens_spent(20, 20)))  # B56: on its way
+    chats.wait_for_texts("asks", texts.recovery.ask_to_resume("restart_interrupted"))
+    chats.wait_for_rule("solar", "unauthorised")
+    chats.wait_for_rule("aside", "unauthorised")
+    wait_for("all others go on, however many they are", lambda: _states(chats, HELD) == {"running": 6})
+    wait_for("they are told of it", lambda: all(chats.journal_entries(who, "noted") for who in HELD))
+    wait_for("the step is run again", lambda: _ran(chats, "again") == 2)
+    assert "the sender is no longer authorised" in chats.run_perdure("why", chats.key("solar"))
+    assert "automatic resume is switched off here" in chats.command_reply("offed", "/why")
+    assert "its cost limit is reached: 22 of 20 tokens" in chats.command_reply("costly", "/why")
+    assert "the policy here is to ask first" in chats.command_reply("asks", "/why")
+    assert "has used 20 tokens" in chats.command_reply("grows", "/why")
+    assert chats.texts("solar") + chats.texts("aside") == []
+    wait_until_settled(chats.process)
 
 
-def _states(here: TelegramChats, people: list[str]) -> dict[str, int]:
-    states = [here.turn_states(who)[-1] for who in people]
+def _states(chats: TelegramChats, people: list[str]) -> dict[str, int]:
+    states = [chats.turn_states(who)[-1] for who in people]
     return {state: states.count(state) for state in states}
 
 
-def _old_work_stays_old(here: TelegramChats) -> None:
+def _old_work_stays_old(chats: TelegramChats) -> None:
     """B43: neither a restart, nor a fresh mark, nor an attempt that added nothing is a sign of life."""
-    here.wait_for_rule("again", "stale")
-    wait_for("it is told", lambda: here.texts("again"))
-    assert here.texts("again")[0].startswith(TOO_OLD)
-    assert here.interruption_reasons("again") == ["restart_interrupted", "shutdown_timeout"]
-    _, second, third = query_database(here.process, "SELECT started_at FROM runs ORDER BY id")
-    age = here.journal_entries("again", "decided")[-1]["evidence"]["age_ms"]
+    chats.wait_for_rule("again", "stale")
+    wait_for("it is told", lambda: chats.texts("again"))
+    assert chats.texts("again")[0].startswith(TOO_OLD)
+    assert chats.interruption_reasons("again") == ["restart_interrupted", "shutdown_timeout"]
+    _, second, third = query_database(chats.process, "SELECT started_at FROM runs ORDER BY id")
+    age = chats.journal_entries("again", "decided")[-1]["evidence"]["age_ms"]
     assert age >= third[0] - second[0], "all of the second run is part of its age"
-    assert "it is too old" in here.command_reply("again", "/why")
+    assert "it is too old" in chats.command_reply("again", "/why")
 
 
-def _turns_that_wait_for_a_command_take_no_slot(here: TelegramChats) -> None:
+def _turns_that_wait_for_a_command_take_no_slot(chats: TelegramChats) -> None:
     """B43 B52 B58: a command that is attached and alive is fresh, whatever the limit, and counts as progress."""
-    wait_for("all six go on", lambda: _states(here, HELD) == {"running": 6})
-    here.write("new", "say: at once")
-    here.wait_for_texts("new", "at once")
-    assert _states(here, HELD) == {"running": 6}
-    here.release_file.touch()
+    wait_for("all six go on", lambda: _states(chats, HELD) == {"running": 6})
+    chats.write("new", "say: at once")
+    chats.wait_for_texts("new", "at once")
+    assert _states(chats, HELD) == {"running": 6}
+    chats.release_file.touch()
     for who in HELD:
-        here.wait_for_texts(who, f"{who} is done")
-        crashed, stopped = here.journal_entries(who, "noted")
+        chats.wait_for_texts(who, f"{who} is done")
+        crashed, stopped = chats.journal_entries(who, "noted")
         assert "a gateway interruption" in crashed["text"]
         assert "a gateway shutdown" in stopped["text"]  # B47
-    wait_until_settled(here.process)
+    wait_until_settled(chats.process)
 
 
-def _nobody_is_told_without_an_address(here: TelegramChats) -> None:
+def _nobody_is_told_without_an_address(chats: TelegramChats) -> None:
     """Telegram is no longer one of this gateway's platforms."""
-    before = [here.texts(who) for who in OTHERS]
-    here.start(PEOPLE, PLATFORMS__TELEGRAM__ENABLED="false", **QUIET)
-    here.wait_for_rule("again", "no_address")
-    assert "there is no address to answer to" in here.run_perdure("why", here.key("again"))
-    assert before == [here.texts(who) for who in OTHERS]
+    before = [chats.texts(who) for who in OTHERS]
+    chats.start(PEOPLE, PLATFORMS__TELEGRAM__ENABLED="false", **QUIET)
+    chats.wait_for_rule("again", "no_address")
+    assert "there is no address to answer to" in chats.run_perdure("why", chats.key("again"))
+    assert before == [chats.texts(who) for who in OTHERS]
 
 
-def _moved(here: TelegramChats, file: Path) -> None:
+def _moved(chats: TelegramChats, file: Path) -> None:
     """Export those who move away, with marks of another program."""
-    here.run_perdure("export", "--output", str(file))
+    chats.run_perdure("export", "--output", str(file))
     exported = json.loads(file.read_text())
     marks = {
-        here.key("solar"): {"resume_pending": True, "resume_reason": "solar_flare"},
-        here.key("aside"): {"resume_pending": True, "resume_reason": "restart_timeout", "state": "suspended"},
+        chats.key("solar"): {"resume_pending": True, "resume_reason": "solar_flare"},
+        chats.key("aside"): {"resume_pending": True, "resume_reason": "restart_timeout", "state": "suspended"},
     }
     exported["sessions"] = [one | marks[one["key"]] for one in exported["sessions"] if one["key"] in marks]
     file.write_text(json.dumps(exported))
 
 
-def _unknown_reasons_and_suspended_sessions_are_skipped(here: TelegramChats, file: Path) -> None:
-    here.process.home = file.with_suffix("")
-    here.run_perdure("import", str(file))
-    here.start(AWAY)
-    here.wait_for_rule("solar", "reason")
-    here.wait_for_rule("aside", "not_open")
-    wait_for("it is told", lambda: here.texts("solar"))
-    assert "solar_flare" in here.command_reply("solar", "/why")
-    assert "the session is suspended" in here.command_reply("aside", "/why")
-    here.write("solar", "/resume")
-    here.wait_for_last_text("solar", "solar is done")  # a person may still let it go on
-    assert len(here.texts("aside")) == 1, "nothing but what was asked for"
+def _unknown_reasons_and_suspended_sessions_are_skipped(chats: TelegramChats, file: Path) -> None:
+    chats.process.home = file.with_suffix("")
+    chats.run_perdure("import", str(file))
+    chats.start(AWAY)
+    chats.wait_for_rule("solar", "reason")
+    chats.wait_for_rule("aside", "not_open")
+    wait_for("it is told", lambda: chats.texts("solar"))
+    assert "solar_flare" in chats.command_reply("solar", "/why")
+    assert "the session is suspended" in chats.command_reply("aside", "/why")
+    chats.write("solar", "/resume")
+    chats.wait_for_last_text("solar", "solar is done")  # a person may still let it go on
+    assert len(chats.texts("aside")) == 1, "nothing but what was asked for"

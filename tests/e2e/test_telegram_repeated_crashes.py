@@ -38,27 +38,29 @@ SHOWN = texts.recovery.RESUME_PAUSED.replace("`", "")  # Telegram shows code as 
 
 def test_work_that_is_cut_off_again_and_again(tmp_path: Path) -> None:
     """B45 B47 B48 B52 B53 B84."""
-    bench = StepControl(tmp_path / "home")
-    bench.install()
-    bench.block("mixed", "often1", "restarted", "bad", "good", "killed", "replaced", "joins", "plans")
-    with telegram_chats(tmp_path, PEOPLE, {"joins": "off", "plans": "off"}, **SETTINGS) as here:
-        _restart(here, bench)
-        _crash_in_everything(here, bench)
-        _model_is_told_of_it_once(here, bench)
-        _final_answers_are_delivered_and_others_asked_for_again(here)
-        _goal_goes_on_when_its_turn_has_completed(here)
-        _crash_once_more(here, bench)
-        _what_gets_nowhere_is_set_aside(here, bench)
-        alone, neighbour = _crash_with_one_alone(here, bench)
-        _only_who_was_alone_pays_and_all_others_pause(here, bench, alone, neighbour)
-        words = [text for request in bench.requests() for text in request["words"]]
+    control = StepControl(tmp_path / "home")
+    control.install()
+    control.block("mixed", "often1", "restarted", "bad", "good", "killed", "replaced", "joins", "plans")
+    with telegram_chats(tmp_path, PEOPLE, {"joins": "off", "plans": "off"}, **SETTINGS) as chats:
+        _restart(chats, control)
+        _crash_in_everything(chats, control)
+        _model_is_told_of_it_once(chats, control)
+        _final_answers_are_delivered_and_others_asked_for_again(chats)
+        _goal_goes_on_when_its_turn_has_completed(chats)
+        _crash_once_more(chats, control)
+        _what_gets_nowhere_is_set_aside(chats, control)
+        alone, neighbour = _crash_with_one_alone(chats, control)
+        _only_who_was_alone_pays_and_all_others_pause(chats, control, alone, neighbour)
+        words = [text for request in control.requests() for text in request["words"]]
         assert all(text.strip() for text in words), "B48"
         assert words.count(texts.attachments.message_without_text("photo.jpg")) > 1
 
 
-def _runs(bench: StepControl, **times: int) -> None:
+def _runs(control: StepControl, **times: int) -> None:
     """Wait until each of these steps was run so many times: the last run hangs."""
-    wait_for(f"they ran {times}", lambda: all(bench.run_count(step) == count for step, count in times.items()), 60)
+    wait_for(
+        f"they ran {times}", lambda: all(control.run_count(step) == count for step, count in times.items()), 60
+    )
 
 
 def _told(reason: str, step: str, *, finished: bool = False, joined: bool = False) -> str:
@@ -66,91 +68,91 @@ def _told(reason: str, step: str, *, finished: bool = False, joined: bool = Fals
     return texts.recovery_note.resumed(reason, [again], finished=finished, joined=joined)
 
 
-def _restart(here: TelegramChats, bench: StepControl) -> None:
+def _restart(chats: TelegramChats, control: StepControl) -> None:
     """The model is told of the restart, and of nothing else."""
-    here.write("mixed", "step mixed\nsay: mixed is done")
-    here.write("often", "step often1\nstep often2\nstep often3\nsay: often is done")
-    here.write("restarted", "step a\nstep restarted\nsay: restarted is done")
-    _runs(bench, mixed=1, often1=1, restarted=1)
-    here.write("owner", "/restart")
-    assert here.process.wait() == 75
-    bench.block("often2")
-    bench.release("restarted", "often1")
-    here.process.start()
-    here.wait_for_texts("restarted", "restarted is done")
-    here.wait_for_last_text("owner", texts.recovery.BACK)
+    chats.write("mixed", "step mixed\nsay: mixed is done")
+    chats.write("often", "step often1\nstep often2\nstep often3\nsay: often is done")
+    chats.write("restarted", "step a\nstep restarted\nsay: restarted is done")
+    _runs(control, mixed=1, often1=1, restarted=1)
+    chats.write("owner", "/restart")
+    assert chats.process.wait() == 75
+    control.block("often2")
+    control.release("restarted", "often1")
+    chats.process.start()
+    chats.wait_for_texts("restarted", "restarted is done")
+    chats.wait_for_last_text("owner", texts.recovery.BACK)
     told = _told("restart_timeout", "restarted", finished=True)
     assert "a gateway restart" in told
-    assert bench.notes("step a\nstep restarted") == [[], [], [told]]
-    _runs(bench, mixed=2, often2=1)
+    assert control.notes("step a\nstep restarted") == [[], [], [told]]
+    _runs(control, mixed=2, often2=1)
 
 
-def _crash_in_everything(here: TelegramChats, bench: StepControl) -> None:
+def _crash_in_everything(chats: TelegramChats, control: StepControl) -> None:
     for who in ("bad", "good", "joins"):
-        here.write(who, f"step {who}\nsay: {who} is done")
-    here.write("killed", "step a\nstep killed\nstep c\nsay: killed is done")
-    here.write("replaced", "step lost\nfail: no credit")
-    here.write("replaced", "step replaced\nsay: replaced is done")
-    here.write("plans", "/goal step plans\nsay: planned")
+        chats.write(who, f"step {who}\nsay: {who} is done")
+    chats.write("killed", "step a\nstep killed\nstep c\nsay: killed is done")
+    chats.write("replaced", "step lost\nfail: no credit")
+    chats.write("replaced", "step replaced\nsay: replaced is done")
+    chats.write("plans", "/goal step plans\nsay: planned")
     for text in ("step x\nfail: no credit", "say: two", "say: three"):
-        here.write("unanswered", text)
-    here.telegram.share("photo", "cat.jpg", sender="wordless")
+        chats.write("unanswered", text)
+    chats.telegram.share("photo", "cat.jpg", sender="wordless")
     for who, word in (FINAL | CUT_OFF).items():
-        here.write(who, f"finish: {word}")
-    _runs(bench, bad=1, good=1, joins=1, killed=1, replaced=1, plans=1)
-    here.wait_for_texts("unanswered", FAILED, "two", "three")
-    wait_for("the picture is answered", lambda: here.texts("wordless"))
-    responses = partial(map, partial(here.journal_entries, kind="model_answered"), FINAL | CUT_OFF)
+        chats.write(who, f"finish: {word}")
+    _runs(control, bad=1, good=1, joins=1, killed=1, replaced=1, plans=1)
+    chats.wait_for_texts("unanswered", FAILED, "two", "three")
+    wait_for("the picture is answered", lambda: chats.texts("wordless"))
+    responses = partial(map, partial(chats.journal_entries, kind="model_answered"), FINAL | CUT_OFF)
     wait_for("each has a response", lambda: all(responses()))
-    here.crash()
-    bench.block("often3")
-    bench.release("killed", "replaced", "joins", "plans", "often2")
-    here.process.start()
+    chats.crash()
+    control.block("often3")
+    control.release("killed", "replaced", "joins", "plans", "often2")
+    chats.process.start()
 
 
-def _model_is_told_of_it_once(here: TelegramChats, bench: StepControl) -> None:
+def _model_is_told_of_it_once(chats: TelegramChats, control: StepControl) -> None:
     """B47: in the place of the note about results, not in the user's words, and not in later turns."""
-    here.wait_for_texts("killed", "killed is done")
-    here.write("killed", "say: next")
-    here.wait_for_texts("killed", "killed is done", "next")
+    chats.wait_for_texts("killed", "killed is done")
+    chats.write("killed", "say: next")
+    chats.wait_for_texts("killed", "killed is done", "next")
     told, unanswered = (
         _told("restart_interrupted", "killed", finished=True),
         [texts.recovery_note.UNANSWERED_RESULTS],
     )
     assert "a gateway interruption" in told
     # Asked for a, for the one that was killed, then for c, for the end, and in the next turn.
-    assert bench.notes("step a\nstep killed") == [[], [], [told], [told], []]
+    assert control.notes("step a\nstep killed") == [[], [], [told], [told], []]
     script = "step a\nstep killed\nstep c\nsay: killed is done"
-    assert bench.requests(script)[-1]["words"] == [script, "say: next"]
-    here.wait_for_texts("replaced", FAILED, "replaced is done")
+    assert control.requests(script)[-1]["words"] == [script, "say: next"]
+    chats.wait_for_texts("replaced", FAILED, "replaced is done")
     instead = [_told("restart_interrupted", "replaced")]
-    assert bench.notes("step lost") == [[], [], unanswered, instead]
-    assert bench.notes("step x") == [[], [], unanswered, []], "B47: nothing was cut off"
-    wait_for("it does not go on by itself", lambda: here.texts("joins"))
-    here.telegram.share("photo", "dog.jpg", sender="joins")
-    wait_for("the picture joins", lambda: here.texts("joins")[-1].startswith("joins is done\n"))
-    assert bench.notes("step joins") == [[], [_told("restart_interrupted", "joins", joined=True)]]
+    assert control.notes("step lost") == [[], [], unanswered, instead]
+    assert control.notes("step x") == [[], [], unanswered, []], "B47: nothing was cut off"
+    wait_for("it does not go on by itself", lambda: chats.texts("joins"))
+    chats.telegram.share("photo", "dog.jpg", sender="joins")
+    wait_for("the picture joins", lambda: chats.texts("joins")[-1].startswith("joins is done\n"))
+    assert control.notes("step joins") == [[], [_told("restart_interrupted", "joins", joined=True)]]
 
 
-def _final_answers_are_delivered_and_others_asked_for_again(here: TelegramChats) -> None:
+def _final_answers_are_delivered_and_others_asked_for_again(chats: TelegramChats) -> None:
     """B45."""
     for who in FINAL:
-        here.wait_for_texts(who, "the answer")
-        assert here.decided_rules(who) == ["final_answer"]
+        chats.wait_for_texts(who, "the answer")
+        assert chats.decided_rules(who) == ["final_answer"]
     for who in CUT_OFF:
-        here.wait_for_texts(who, "asked again")
-        assert here.decided_rules(who) == ["resume"]
+        chats.wait_for_texts(who, "asked again")
+        assert chats.decided_rules(who) == ["resume"]
 
 
-def _goal_goes_on_when_its_turn_has_completed(here: TelegramChats) -> None:
+def _goal_goes_on_when_its_turn_has_completed(chats: TelegramChats) -> None:
     """B84: and not while it is interrupted."""
     told = [
         texts.goals.started(2, busy=False),
         texts.recovery.not_resumed("automatic resume is switched off here"),
     ]
-    here.wait_for_texts("plans", *told)
-    here.write("plans", "/resume")
-    here.wait_for_texts(
+    chats.wait_for_texts("plans", *told)
+    chats.write("plans", "/resume")
+    chats.wait_for_texts(
         "plans",
         *told,
         texts.chat_commands.RESUME_ANSWERS["turn"],
@@ -158,53 +160,53 @@ def _goal_goes_on_when_its_turn_has_completed(here: TelegramChats) -> None:
         "planned",
         texts.goals.budget_spent(2),
     )
-    assert here.turn_states("plans") == ["done", "done"]
+    assert chats.turn_states("plans") == ["done", "done"]
 
 
-def _crash_once_more(here: TelegramChats, bench: StepControl) -> None:
-    _runs(bench, mixed=3, often3=1, bad=2, good=2)
-    here.crash()
-    here.process.start()
+def _crash_once_more(chats: TelegramChats, control: StepControl) -> None:
+    _runs(control, mixed=3, often3=1, bad=2, good=2)
+    chats.crash()
+    chats.process.start()
 
 
-def _what_gets_nowhere_is_set_aside(here: TelegramChats, bench: StepControl) -> None:
+def _what_gets_nowhere_is_set_aside(chats: TelegramChats, control: StepControl) -> None:
     """B52: by a mix of restart and crash, or too often in all; /resume brings it back. B48: without a word."""
-    here.wait_for_texts("mixed", THREE_TIMES)
-    here.wait_for_texts("often", TOO_OFTEN)
+    chats.wait_for_texts("mixed", THREE_TIMES)
+    chats.wait_for_texts("often", TOO_OFTEN)
     for who in ("mixed", "often"):
-        assert here.interruption_reasons(who) == ["restart_timeout", "restart_interrupted", "restart_interrupted"]
-    bench.release("mixed")
-    here.write("mixed", "/resume")
-    here.wait_for_texts("mixed", THREE_TIMES, texts.chat_commands.RESUME_ANSWERS["session"], "mixed is done")
+        assert chats.interruption_reasons(who) == ["restart_timeout", "restart_interrupted", "restart_interrupted"]
+    control.release("mixed")
+    chats.write("mixed", "/resume")
+    chats.wait_for_texts("mixed", THREE_TIMES, texts.chat_commands.RESUME_ANSWERS["session"], "mixed is done")
 
 
-def _crash_with_one_alone(here: TelegramChats, bench: StepControl) -> tuple[str, str]:
+def _crash_with_one_alone(chats: TelegramChats, control: StepControl) -> tuple[str, str]:
     """B52: after two unclean starts in a row recoveries run one at a time; who ran, and who did not."""
-    wait_for("one of them runs", lambda: bench.run_count("bad") + bench.run_count("good") == 5)
-    here.write("new", "say: at once")
-    here.wait_for_texts("new", "at once")
-    states = {here.turn_states(who)[-1]: who for who in ("bad", "good")}
+    wait_for("one of them runs", lambda: control.run_count("bad") + control.run_count("good") == 5)
+    chats.write("new", "say: at once")
+    chats.wait_for_texts("new", "at once")
+    states = {chats.turn_states(who)[-1]: who for who in ("bad", "good")}
     assert sorted(states) == ["interrupted", "running"]
-    here.crash()
-    here.process.start()
+    chats.crash()
+    chats.process.start()
     return states["running"], states["interrupted"]
 
 
 def _only_who_was_alone_pays_and_all_others_pause(
-    here: TelegramChats, bench: StepControl, alone: str, neighbour: str
+    chats: TelegramChats, control: StepControl, alone: str, neighbour: str
 ) -> None:
     """B52 B53: after the third unclean start; everybody else is served, and one command lifts it."""
-    here.wait_for_texts(alone, THREE_TIMES)
-    here.wait_for_texts(neighbour, PAUSED)
-    assert (len(here.interruption_reasons(alone)), len(here.interruption_reasons(neighbour))) == (3, 2)
-    here.write("new", "say: all the same")
-    here.wait_for_last_text("new", "all the same")
-    assert SHOWN in here.command_reply("new", "/status")
-    assert texts.recovery.RESUME_PAUSED in here.run_perdure("status")
-    bench.release(neighbour)
-    assert here.run_perdure("resume", "--all") == "Automatic resume goes on."
-    here.wait_for_texts(neighbour, PAUSED, f"{neighbour} is done")
-    assert SHOWN not in here.command_reply("new", "/status")
-    wait_until_settled(here.process)
-    assert here.turn_states(neighbour) == ["done"]
-    assert here.texts(alone) == [THREE_TIMES]
+    chats.wait_for_texts(alone, THREE_TIMES)
+    chats.wait_for_texts(neighbour, PAUSED)
+    assert (len(chats.interruption_reasons(alone)), len(chats.interruption_reasons(neighbour))) == (3, 2)
+    chats.write("new", "say: all the same")
+    chats.wait_for_last_text("new", "all the same")
+    assert SHOWN in chats.command_reply("new", "/status")
+    assert texts.recovery.RESUME_PAUSED in chats.run_perdure("status")
+    control.release(neighbour)
+    assert chats.run_perdure("resume", "--all") == "Automatic resume goes on."
+    chats.wait_for_texts(neighbour, PAUSED, f"{neighbour} is done")
+    assert SHOWN not in chats.command_reply("new", "/status")
+    wait_until_settled(chats.process)
+    assert chats.turn_states(neighbour) == ["done"]
+    assert chats.texts(alone) == [THREE_TIMES]

@@ -23,12 +23,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
-def test_nothing_is_lost_or_repeated_when_killed_at_every_call(scene: type[CrashScenario], folder: Path) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_nothing_is_lost_or_repeated_when_killed_at_every_call(
+    scenario: type[CrashScenario], folder: Path
+) -> None:
     """With PERDURE_WRITE_DOCS, what it went through is recorded, and `docs/recovery.md` is made from that."""
-    swept = run_sweep(scene, folder)
-    print(f"sweep {scene.name}: {swept.points} points")
+    swept = run_sweep(scenario, folder)
+    print(f"sweep {scenario.name}: {swept.points} points")
     if os.environ.get("PERDURE_WRITE_DOCS"):
-        record_sweep(scene, swept)
-    check_reach(scene, swept.calls)
-    assert swept.points >= int(MIN_CALLS_SHARE * recorded_sweeps()[scene.name]["points"]), "the sweep lost points"
+        record_sweep(scenario, swept)
+    check_reach(scenario, swept.calls)
+    assert swept.points >= int(MIN_CALLS_SHARE * recorded_sweeps()[scenario.name]["points"]), (
+        "the sweep lost points"
+    )

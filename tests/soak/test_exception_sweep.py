@@ -15,9 +15,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_b59_gateway_lives_whatever_is_raised_at_every_call(
-    scene: type[ExceptionScenario], tmp_path: Path
+    scenario: type[ExceptionScenario], tmp_path: Path
 ) -> None:
-    points = await sweep(scene, tmp_path, lambda _: list(ERRORS))
-    print(f"sweep of exceptions {scene.name}: {points} points")
+    points = await sweep(scenario, tmp_path, lambda _: list(ERRORS))
+    print(f"sweep of exceptions {scenario.name}: {points} points")

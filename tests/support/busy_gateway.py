@@ -48,9 +48,11 @@ def busy_gateway(folder: Path) -> Iterator[BusyGateway]:
             process.kill()
         with telegram_gateway(folder / "home", telegram, PLATFORMS__TELEGRAM__BASE_URL=UNREACHABLE_URL) as process:
             (told,) = telegram.texts(telegram.person("bob"))
-            scene = BusyGateway(process, Operator(process), re.findall(r"[0-9A-Z]{4}-[0-9A-Z]{4}", told)[0], job)
-            _prepare_after_kill(scene, work)
-            yield scene
+            scenario = BusyGateway(
+                process, Operator(process), re.findall(r"[0-9A-Z]{4}-[0-9A-Z]{4}", told)[0], job
+            )
+            _prepare_after_kill(scenario, work)
+            yield scenario
 
 
 def _prepare_before_kill(process: GatewayProcess, telegram: LocalTelegram, job: Path, work: Path) -> None:
@@ -85,10 +87,10 @@ def _start_questions_and_jobs(process: GatewayProcess, job: Path) -> None:
     assert Operator(process).post("/sessions/agent:main:web:dm:aside/suspend")["done"]
 
 
-def _prepare_after_kill(scene: BusyGateway, work: Path) -> None:
-    wait_for("the turn goes on", lambda: scene.operator.last_turn("work")["attempt"] == 2)
+def _prepare_after_kill(scenario: BusyGateway, work: Path) -> None:
+    wait_for("the turn goes on", lambda: scenario.operator.last_turn("work")["attempt"] == 2)
     work.write_text("the same\n")
-    Person(scene.process, "work").wait_for_replies(1)
-    scene.operator.wait_for_reply("unknown")
-    wait_for("Telegram is missed", lambda: scene.operator.get("/status")["problems"])
-    wait_for("the other turn is held", lambda: scene.operator.get("/status")["counts"]["interrupted"])
+    Person(scenario.process, "work").wait_for_replies(1)
+    scenario.operator.wait_for_reply("unknown")
+    wait_for("Telegram is missed", lambda: scenario.operator.get("/status")["problems"])
+    wait_for("the other turn is held", lambda: scenario.operator.get("/status")["counts"]["interrupted"])

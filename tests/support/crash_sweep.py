@@ -279,13 +279,13 @@ async def run_crash_points(make: Callable[[str], CrashScenario], *, every: int =
 async def _count_calls(scenario: CrashScenario) -> dict[str, int]:
     """Count the calls of a gateway that is not crashed."""
     await _run_earlier_crashes(scenario)
-    fuse = CrashInjector()
-    await _run_to_end(scenario, over=await scenario.run(fuse))
+    injector = CrashInjector()
+    await _run_to_end(scenario, over=await scenario.run(injector))
     noticed = scenario.noticed(await scenario.verify())
     assert not (noticed and scenario.quiet) or scenario.earlier_crash_facts, (
         "something was noticed, and nothing happened"
     )
-    return dict(Counter(fuse.calls))
+    return dict(Counter(injector.calls))
 
 
 async def _crash_at_point(scenario: CrashScenario, injector: CrashInjector, result: SweepResult) -> bool:
@@ -318,9 +318,9 @@ async def _run_to_end(scenario: CrashScenario, *, over: bool) -> None:
 
 async def _run_earlier_crashes(scenario: CrashScenario) -> None:
     for fact in scenario.earlier_crash_facts:
-        fuse = CrashInjector(fact=fact)
-        await scenario.run(fuse)
-        assert fuse.triggered.is_set(), f"never came true: {fact}"
+        injector = CrashInjector(fact=fact)
+        await scenario.run(injector)
+        assert injector.triggered.is_set(), f"never came true: {fact}"
 
 
 def run_sweep(scenario: type[CrashScenario], folder: Path, *, every: int = 1, first: int = 0) -> SweepResult:

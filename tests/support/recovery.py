@@ -190,14 +190,14 @@ async def wait_for_replies(platform: SimulatedPlatform, *texts: str, chat: str =
 
 
 async def crash_in_step(
-    home: Path, platform: SimulatedPlatform, bench: AgentHarness, *texts: str, chat: str = "1", **options: object
+    home: Path, platform: SimulatedPlatform, harness: AgentHarness, *texts: str, chat: str = "1", **options: object
 ) -> None:
     """Write these messages, run a gateway until one more step hangs, and crash it there."""
-    before = len(bench.hung_steps)
-    async with crashing_at_the_end(home, platform, agent=bench.agent, **options):
+    before = len(harness.hung_steps)
+    async with crashing_at_the_end(home, platform, agent=harness.agent, **options):
         for text in texts:
             platform.write(text, chat=chat)
-        await eventually("a step hangs", lambda: len(bench.hung_steps) > before and not platform.pending())
+        await eventually("a step hangs", lambda: len(harness.hung_steps) > before and not platform.pending())
 
 
 async def run_perdure(home: Path, *arguments: str) -> str:

@@ -108,9 +108,9 @@ class StepControlAgent:
 
 
 async def _run_step(use: Use) -> str:
-    bench, step = _step_control(), str(use.arguments["name"])
-    bench.record_run(step)
-    await eventually(f"{step} is released", lambda: not bench.is_blocked(step), FOREVER_SECONDS)
+    control, step = _step_control(), str(use.arguments["name"])
+    control.record_run(step)
+    await eventually(f"{step} is released", lambda: not control.is_blocked(step), FOREVER_SECONDS)
     return f"{step}: done"
 
 
