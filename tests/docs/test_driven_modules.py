@@ -14,7 +14,7 @@ import pytest
 from support.markdown import ROOT
 
 SOURCE = ROOT / "src" / "perdure"
-FILES = sorted((ROOT / "tests").rglob("test_*.py"))
+FILES = sorted(path for path in (ROOT / "tests").glob("*/test_*.py") if path.parent.name[0] != ".")
 
 
 @pytest.mark.parametrize("file", FILES, ids=[str(each.relative_to(ROOT / "tests")) for each in FILES])

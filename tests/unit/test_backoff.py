@@ -1,4 +1,7 @@
-"""Delays after failures (core/backoff.py, runtime/backoff.py): they double up to a limit, and never overflow."""
+"""Delays after failures double up to a limit, and never overflow.
+
+Drives `core/backoff` and `runtime/backoff`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command line's table of commands. Drives perdure.cli."""
+"""The command line's table of commands.
+
+Drives `cli/__init__`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which secrets logs leave out. Drives perdure.config.secrets."""
+"""Which secrets logs leave out.
+
+Drives `config/secrets`.
+"""
 
 from __future__ import annotations
 
