@@ -1,6 +1,6 @@
 """The chat page at awkward moments: people see what is there, and what they wrote goes where they wrote it.
 
-Drives `web/static/chat.js`, `web/static/stream.js` and `web/static/unsent.js`.
+Drives `web/static`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the chat page says of a turn that was cut off: what was decided about it, and nothing that nobody knows.
 
-Drives `web/api/events`, `web/static/turn.js`, `web/static/step.js` and `web/static/presence.js`.
+Drives `web/api/events` and `web/static`.
 """
 
 from __future__ import annotations

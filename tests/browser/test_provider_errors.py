@@ -1,6 +1,6 @@
 """Trouble with a model's provider on the chat page: people see which try it is, and when the next one comes.
 
-Drives `web/api/events` and `web/static/turn.js`.
+Drives `web/api/events` and `web/static`.
 """
 
 from __future__ import annotations

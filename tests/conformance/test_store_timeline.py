@@ -1,6 +1,6 @@
 """What the console reads: the life of a turn, the turns of a session, decisions, and counts of what is open.
 
-Drives `store/timeline` and `store/overview`.
+Drives `store/timeline`.
 """
 
 from __future__ import annotations

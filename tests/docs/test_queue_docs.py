@@ -1,6 +1,6 @@
 """The page on the queue: its modes are those that there are, and its numbers those of the settings.
 
-Drives `core/queue` and `settings/queue`.
+Drives `core/queue` and `settings`.
 """
 
 from __future__ import annotations

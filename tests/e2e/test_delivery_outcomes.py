@@ -1,6 +1,6 @@
 """B75: what came of an effect is recorded when the store is back; no reply stays `sending` that nobody sends.
 
-Drives `runtime/delivery`, `runtime/previews` and `runtime/attachment_fetcher`.
+Drives `runtime/delivery` and `runtime/attachment_fetcher`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """B76: people see an answer grow, on platforms where a message can be edited; and never take it for the answer.
 
-Drives `runtime/previews` and `store/previews`.
+Drives `runtime` and `store/previews`.
 """
 
 from __future__ import annotations

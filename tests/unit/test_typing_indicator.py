@@ -1,6 +1,6 @@
 """That we type is shown when the platform's claim says so, to the second, and never behind the answer.
 
-Drives `runtime/typing_indicator`.
+Drives `runtime`.
 """
 
 from __future__ import annotations
