@@ -11,10 +11,10 @@ from perdure.core.commands import (
     BackgroundRequest,
     ParsedCommand,
     is_background_verb,
+    nearest_command,
     read_background_request,
     read_command,
 )
-from perdure.core.nearest_name import nearest_name
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_message_is_a_command_or_not(text: str, words: ParsedCommand | None) -> 
 
 def test_nearest_command_is_found_when_misspelt() -> None:
     known = ["help", "resume", "restart", "stop"]
-    assert [nearest_name(word, known, 0.5) for word in ("resme", "halp", "xyzzy")] == ["resume", "help", None]
+    assert [nearest_command(word, known) for word in ("resme", "halp", "xyzzy")] == ["resume", "help", None]
 
 
 @pytest.mark.parametrize(

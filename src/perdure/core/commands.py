@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from msgspec import Struct
+
+from perdure.core.nearest_name import nearest_name
 
 # "/stop", "/stop all", "/stop@our_bot": a slash, a name, maybe the bot it is meant for, maybe arguments.
 _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z_]*)(?:@\S+)?(?:\s+(.*))?", re.DOTALL)
@@ -53,3 +56,8 @@ def read_background_request(text: str) -> BackgroundRequest | None:
 def is_background_verb(text: str) -> bool:
     """Whether the text is a verb without the number of a background session."""
     return text.strip().lower() in _BACKGROUND_VERBS
+
+
+def nearest_command(name: str, known: Iterable[str]) -> str | None:
+    """The command that was probably meant."""
+    return nearest_name(name, known, 0.5)

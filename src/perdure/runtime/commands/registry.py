@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from perdure.containment import contain
 from perdure.core import texts
 from perdure.core.address import background_number
-from perdure.core.commands import ParsedCommand, read_command
+from perdure.core.commands import ParsedCommand, nearest_command, read_command
 from perdure.core.messages import Inbound
-from perdure.core.nearest_name import nearest_name
 from perdure.core.queue import QueueRules
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
@@ -158,7 +157,7 @@ class CommandLoop:
             await self._reply(chat_command, "")  # whoever may not talk is told nothing
         elif command is None:
             await self._reply(
-                chat_command, texts.chat_commands.unknown(words.name, nearest_name(words.name, self.registry, 0.5))
+                chat_command, texts.chat_commands.unknown(words.name, nearest_command(words.name, self.registry))
             )
         elif not await self._access.may(chat_command.key, chat_command.sender, command.right):
             await self._reply(chat_command, texts.people.NOT_ALLOWED)
