@@ -1,6 +1,7 @@
-"""What the chat page says of a turn that was cut off: what was decided about it, and nothing that nobody knows.
+"""What the chat page says of an interrupted turn: what was decided about it, and nothing that nobody knows.
 
-Drives `web/api/events`, `web/static/turn-view.js`, `web/static/step-view.js` and `web/static/connection-status.js`.
+Drives `web/api/events`, `web/static/turn-view.js`, `web/static/step-view.js` and
+`web/static/connection-status.js`.
 """
 
 from __future__ import annotations
@@ -72,13 +73,13 @@ def test_b52_page_says_that_a_conversation_was_set_aside(browser: Browser, tmp_p
     """Nothing is shown to run, and nothing says that it was stopped."""
     with killed_in_a_step(browser, tmp_path / "home", RECOVERY__MAX_WITHOUT_PROGRESS="1") as visitor:
         for _ in ("as it happens", "as it is read again"):
-            expect(visitor.turn.locator("header .badge")).to_have_text("Set aside")
+            expect(visitor.turn.locator("header .badge")).to_have_text("Suspended")
             expect(visitor.step("c1.1")).to_have_attribute("data-state", "cancelled")
             expect(visitor.turn.locator(".milestone.held")).to_have_count(0)
             expect(visitor.turn.locator(".busy")).to_have_count(0)
             visitor.page.reload()
             visitor.expect_connected()
-        expect(visitor.turn).to_contain_text("I have set this conversation aside")
+        expect(visitor.turn).to_contain_text("I have suspended this conversation")
 
 
 def test_page_shows_a_turn_as_cut_off_while_it_waits_for_a_place_to_go_on(

@@ -301,7 +301,7 @@ async def test_b86_work_that_was_set_aside_is_brought_back_by_its_number(tmp_pat
             await eventually(f"{attempts} have begun", lambda wanted=attempts: agent.started_texts == wanted)  # type: ignore[misc]
             await sees(platform, BEGUN[1])
     clock.move(600)
-    aside = texts.background.suspended(1, "it was cut off 3 times in a row without progress")
+    aside = texts.background.suspended(1, "it was interrupted 3 times in a row without progress")
     agent.release("research", "")
     async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
         await sees(platform, BEGUN[1], aside)

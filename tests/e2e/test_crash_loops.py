@@ -51,7 +51,7 @@ async def sees(scenario: RecoveryScenario, *texts: str, chat: str = "1") -> None
 
 # ── set aside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-THREE_TIMES = texts.recovery.suspended("it was cut off 3 times in a row without progress")
+THREE_TIMES = texts.recovery.suspended("it was interrupted 3 times in a row without progress")
 
 
 async def test_b52_session_is_set_aside_after_three_interruptions_without_progress(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_b52_ten_interruptions_in_all_end_it_too(tmp_path: Path) -> None:
         await scenario.crash_in_step()
         scenario.clock.move(LATER)
     async with scenario.serving():
-        await sees(scenario, texts.recovery.suspended("it was cut off 10 times in all"))
+        await sees(scenario, texts.recovery.suspended("it was interrupted 10 times in all"))
         view = await scenario.turn()
     assert was_interrupted_in_step(view)
     assert all(mark.progress for mark in view.interruptions)

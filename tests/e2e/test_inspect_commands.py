@@ -210,7 +210,7 @@ def test_b52_session_that_was_set_aside_is_explained_and_resumed_from_the_comman
             process.signal(cut)
             assert process.wait() == (0 if cut == signal.SIGTERM else -signal.SIGKILL)
         process.start()
-        told = texts.recovery.suspended("it was cut off 3 times in a row without progress")
+        told = texts.recovery.suspended("it was interrupted 3 times in a row without progress")
         wait_for("the chat is told", lambda: told in person.replies())
         assert shown(process, "why", KEY).splitlines()[0] == "The session is suspended."
         assert "Then: the session was suspended" in shown(process, "why", KEY)

@@ -65,7 +65,7 @@ async def test_b16_joined_message_takes_the_place_of_a_turn_that_has_grown_too_o
         await scenario.wait_for_last_reply("hello")
         old, fresh = await scenario.turns()
     assert (old.ended, causes(fresh)) == (TurnCancelled("superseded"), [WRITTEN])
-    assert scenario.platform.replies()[-2].endswith("I go on with what you wrote since.")
+    assert scenario.platform.replies()[-2].endswith("I continue with what you wrote since.")
     assert scenario.agent_harness.run_counts["b"] == 2
 
 

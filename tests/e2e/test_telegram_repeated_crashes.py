@@ -30,8 +30,8 @@ SETTINGS = {
     "RECOVERY__MAX_INTERRUPTIONS": "3",
 }
 FAILED = texts.turns.failed("no credit")
-THREE_TIMES = texts.recovery.suspended("it was cut off 3 times in a row without progress")
-TOO_OFTEN = texts.recovery.suspended("it was cut off 3 times in all")
+THREE_TIMES = texts.recovery.suspended("it was interrupted 3 times in a row without progress")
+TOO_OFTEN = texts.recovery.suspended("it was interrupted 3 times in all")
 PAUSED = texts.recovery.not_resumed("automatic resume is paused: the gateway keeps crashing")
 SHOWN = texts.recovery.RESUME_PAUSED.replace("`", "")  # Telegram shows code as such
 

@@ -100,7 +100,7 @@ class Visitor:
     def expect_interrupted_step(self, call: str) -> None:
         """Expect that the step is interrupted and that nothing on the page claims to run."""
         expect(self.step(call)).to_have_attribute("data-state", "cut")
-        expect(self.step(call)).to_contain_text("cut off")
+        expect(self.step(call)).to_contain_text("interrupted")
         expect(self.page.locator(".talk .badge.busy")).to_have_count(0)
         expect(self.page.locator(".talk [data-state=running][data-call]")).to_have_count(0)
 

@@ -218,7 +218,7 @@ def test_turn_does_not_go_on_when_its_surroundings_forbid_it(
             policy(max_interruptions=1),
             RecoveryChoice.SUSPEND,
             RecoveryRule.TOO_OFTEN,
-            "cut off once in all",
+            "interrupted once in all",
             id="too often",
         ),
     ],

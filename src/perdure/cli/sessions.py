@@ -55,7 +55,7 @@ def trace(message: MessageArgument, json: JsonOption = False) -> None:
 
 @app.command()
 def resume(session: OptionalSessionArgument = None, everything: AllOption = False) -> None:
-    """Go on with what was interrupted or set aside."""
+    """Continue what was interrupted or suspended."""
     from perdure.cli import gateway_client
 
     if everything == (session is not None):

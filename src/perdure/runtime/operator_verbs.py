@@ -25,7 +25,7 @@ class OperatorVerbs:
         self._clock = self.clock = clock
 
     async def resume(self, session: Session) -> bool:
-        """Go on with what was interrupted or set aside, whatever was decided before."""
+        """Continue what was interrupted or suspended, whatever was decided before."""
         wish = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
         named = session.id if session.state == "closed" else ""
         resume = session_verbs.resume(session.key, self.run, wish, session=named)

@@ -172,11 +172,11 @@ def why_stale(age_ms: int | None, limit_ms: int) -> str:
 
 
 def why_no_progress(interruptions: int) -> str:
-    return f"it was cut off {phrases.times(interruptions)} in a row without progress"
+    return f"it was interrupted {phrases.times(interruptions)} in a row without progress"
 
 
 def why_too_often(interruptions: int) -> str:
-    return f"it was cut off {phrases.times(interruptions)} in all"
+    return f"it was interrupted {phrases.times(interruptions)} in all"
 
 
 def why_tokens(used: int, limit: int) -> str:

@@ -34,7 +34,7 @@ METRIC_FAMILIES = {
     "perdure_platform_connected": ("gauge", "1 while the `platform` is connected"),
     "perdure_turns": ("gauge", "turns that are not over, by `state`"),
     "perdure_turns_ended_total": ("counter", "turns that are over, by `outcome`"),
-    "perdure_sessions_suspended": ("gauge", "sessions that were set aside"),
+    "perdure_sessions_suspended": ("gauge", "sessions that are suspended"),
     "perdure_inbox_waiting": ("gauge", "messages that wait for their turn"),
     "perdure_outbox_open": ("gauge", "messages to send, by `platform` and `state`: owed, sending or unknown"),
     "perdure_outbox_ended_total": (

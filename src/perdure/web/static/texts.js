@@ -90,7 +90,7 @@ export const turn = {
   cancelled: "Stopped",
   /** @type {Texts} by what cancelled the turn */
   cancellations: {
-    suspended: "Set aside",
+    suspended: "Suspended",
     superseded: "Left behind",
     replaced: "Left behind",
     reset: "Left behind",
@@ -123,12 +123,12 @@ export const step = {
     error: "error",
     unknown: "outcome unknown",
     cancelled: "cancelled",
-    cut: "cut off",
+    cut: "interrupted",
   },
   goesOn: "goes on without the gateway",
   wentOn: "went on without the gateway",
   runsAgain: "runs again",
-  whyAgain: "It was cut off before it had ended, and may be repeated, so it was begun again.",
+  whyAgain: "It was interrupted before it had ended, and may be repeated, so it was begun again.",
 
   /**
    * How often a step ran.
