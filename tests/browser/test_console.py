@@ -94,7 +94,7 @@ def test_life_of_a_resumed_turn_is_drawn_to_scale(visitor: Visitor, scene: BusyG
     expect(whole.locator(".decided")).to_have_count(1)
     expect(shell).to_be_attached()
     rows = visitor.page.locator("table").first.locator("tbody tr")
-    expect(rows.filter(has_text="interrupted by a gateway interruption")).to_have_count(1)
+    expect(rows.filter(has_text="interrupted: a gateway interruption")).to_have_count(1)
     assert rows.count() == 1 + 2 + len(life["steps"]) + len(life["calls"]) + 2 + 1
 
 

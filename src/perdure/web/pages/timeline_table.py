@@ -42,7 +42,7 @@ def _unsorted_rows(timeline: TurnTimelineResponse) -> Iterator[TimelineRow]:
     for span in [*timeline.steps, *timeline.calls, *timeline.questions]:
         yield _span_row(span)
     for each in timeline.interruptions:
-        what, detail = f"interrupted by {each.cause}", texts.recovery.downtime(each.death, each.reason)
+        what, detail = f"interrupted: {each.cause}", texts.recovery.downtime(each.death, each.reason)
         yield _make_row(each.at, each.found_at, what, "cut", detail, attempt=each.attempt, cut=True)
     for decision in timeline.decisions:
         choice, why = decision.choice_in_words, f"{decision.rule_in_words}: {decision.why}."
