@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from perdure.testing.telegram import Fault, LocalTelegram
 from support.gateway import GatewayProcess, Person
+from support.keepers import kill_all_processes
 from support.operator_client import Operator
 from support.telegram import telegram_gateway
 from support.waiting import wait_for
@@ -52,7 +53,10 @@ def busy_gateway(folder: Path) -> Iterator[BusyGateway]:
                 process, Operator(process), re.findall(r"[0-9A-Z]{4}-[0-9A-Z]{4}", told)[0], job
             )
             _prepare_after_kill(scenario, work)
-            yield scenario
+            try:
+                yield scenario
+            finally:
+                kill_all_processes(folder)
 
 
 def _prepare_before_kill(process: GatewayProcess, telegram: LocalTelegram, job: Path, work: Path) -> None:

@@ -132,11 +132,18 @@ def rewrite_record(directory: Path, name: str, change: Callable[[dict[str, Any]]
     (directory / name).write_text(json.dumps(change(json.loads((directory / name).read_text()))))
 
 
-def end_all_commands(root: Path) -> Iterator[Path]:
-    """A folder for places, in which nothing runs any more after the test."""
-    yield root
-    for name in keeper.read_all_statuses(root):
-        asyncio.run(keeper.stop(root / name, 0))
+def kill_all_processes(root: Path) -> None:
+    """Kill every keeper and command whose command line names a folder."""
     for pid in find_processes(str(root)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def end_all_commands(root: Path) -> Iterator[Path]:
+    """A folder for the directories of keepers, in which nothing runs any more after the test."""
+    try:
+        yield root
+    finally:
+        for name in keeper.read_all_statuses(root):
+            asyncio.run(keeper.stop(root / name, 0))
+        kill_all_processes(root)
