@@ -153,7 +153,7 @@ class Intake:
     def _refuse_unknown_person(
         self, event: Event, inbound: Inbound, key: str, now: int
     ) -> Transaction[PairingRefusal]:
-        """What keeps a stranger out: what they sent is rejected; who writes to us alone may ask to come in."""
+        """Reject the message of an unknown person; who writes to us in private may ask for a pairing."""
         asks = self._pairs and inbound.address.kind == "dm" and inbound.kind == "message"
         code = new_code() if asks else None
         problem = not_allowed_reason(inbound.sender)

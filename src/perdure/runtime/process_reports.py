@@ -54,8 +54,8 @@ class ProcessReports:
         match keeper.read_status(place):
             case CommandUnclaimed():
                 return await run_in_thread(lambda: keeper.prevent_start(place))
-            case sighting:
-                return isinstance(sighting, CommandNeverStarted)
+            case status:
+                return isinstance(status, CommandNeverStarted)
 
     async def _call(self, process: Process) -> CallProgress | None:
         return fold(await self._store.journal.of_turn(process.session, process.turn)).calls.get(process.call)

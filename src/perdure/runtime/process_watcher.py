@@ -62,7 +62,7 @@ class ProcessWatcher:
         self._instance = run.instance if run else ""
         ours = await self._own_processes()
         seen = [(one, keeper.read_status(self._reports.directory(one))) for one in ours]
-        over = [(one, sighting) for one, sighting in seen if isinstance(sighting, CommandEnded | CommandLost)]
+        over = [(one, status) for one, status in seen if isinstance(status, CommandEnded | CommandLost)]
         contain = self._failures.contain
         settled = (
             contain("process_end_not_reported", self._report_status(*each), process=each[0].id) for each in over

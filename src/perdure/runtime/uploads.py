@@ -45,7 +45,7 @@ class Uploads:
         now = self._clock()
         unused = await self._store.attachments.delete_unused(now - UNUSED_UPLOAD_MS)
         old = await run_in_thread(lambda: self._attachments.ids_before(now / 1000 - LEFTOVER_AGE_SECONDS))
-        strangers = await self._store.attachments.ids_without_row(old)
-        await run_in_thread(lambda: self._attachments.remove(*unused, *strangers))
-        if unused or strangers:
-            log.info("files_removed", unused=len(unused), strangers=len(strangers))
+        orphans = await self._store.attachments.ids_without_row(old)
+        await run_in_thread(lambda: self._attachments.remove(*unused, *orphans))
+        if unused or orphans:
+            log.info("files_removed", unused=len(unused), orphans=len(orphans))

@@ -1,4 +1,4 @@
-"""Orders: commands that people wrote, each carried out once, together with its answer."""
+"""Chat commands: slash commands that people wrote, each carried out once, together with its answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pairings: the codes by which unknown people ask to be let in, and attempts to use a code.
 
 A code is sent once, to the chat of the person who asked, and stored only as a digest. Everything is bounded,
-however many strangers write: the open codes, the codes sent to each person, and the attempts with wrong codes.
+however many unknown people write: the open codes, the codes sent to each person, and the tries of wrong codes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CODE_INTERVAL_MS = 600_000  # at least this long between two codes for one perso
 MAX_OPEN_CODES = 20  # of one platform
 MAX_WRONG_CODES = 10  # attempts within the window below
 WRONG_CODES_WINDOW_MS = 600_000
-MAX_RAW_CHARACTERS = 2000  # that are stored of a stranger's event
+MAX_RAW_CHARACTERS = 2000  # that are stored of the event of an unknown person
 
 PairingRefusal = Literal["told", "quiet", "full", "silent", "again"]
 
@@ -91,7 +91,7 @@ class Pairings:
 def reject_unknown_person(
     event_key: str, raw: str, inbound: Inbound, key: str, problem: str, *, code: str | None
 ) -> Transaction[PairingRefusal]:
-    """Store a stranger's event as rejected, and send them a code, if there is one and none was sent lately.
+    """Store an unknown person's event as rejected, and send them a code, if there is one and none was sent lately.
 
     The same event again changes nothing, and further events get no code for a while.
     """

@@ -22,7 +22,7 @@ from perdure.runtime.gateway import Gateway, StopKind
 from perdure.web.app import create_app
 from perdure.web.auth.token import ensure_token, has_token, is_token_shared
 
-log = Log("serve")
+log = Log("server")
 
 _PORT_BUSY_HINT = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
 

@@ -138,13 +138,13 @@ class CommandLoop:
         defects: list[BaseException] = []
 
         def report(error: BaseException) -> None:
-            self._failures.report("command_failed", error, key=command.key, order=command.id)
+            self._failures.report("command_failed", error, key=command.key, command=command.id)
             defects.extend([] if isinstance(error, Unavailable) else [error])
 
         await contain(self._authorise_and_run(command), report)
         for error in defects:
             text = texts.turns.NEWER_ENTRY if isinstance(error, NewerEntry) else texts.chat_commands.FAILED
-            await self._failures.contain("not_answered", self._reply(command, text), order=command.id)
+            await self._failures.contain("not_answered", self._reply(command, text), command=command.id)
             self._run.wakeups.wake_delivery(command.key)
 
     async def _authorise_and_run(self, chat_command: ChatCommand) -> None:
@@ -152,7 +152,7 @@ class CommandLoop:
         chat_command = replace(chat_command, longest=longest)
         words = read_command(chat_command.text) or ParsedCommand("", chat_command.text)
         command = self.registry.get(words.name)
-        log.info("command", name=words.name, key=chat_command.key, order=chat_command.id)
+        log.info("command", name=words.name, key=chat_command.key, command=chat_command.id)
         if not await self._access.may(chat_command.key, chat_command.sender, "talk"):
             await self._reply(chat_command, "")  # whoever may not talk is told nothing
         elif command is None:

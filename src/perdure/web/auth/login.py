@@ -22,14 +22,15 @@ from perdure.web.responses import HttpRefusal, accepts_html
 from perdure.web.routes import FORM, HTML, Endpoint, RouteSpec, route
 from perdure.web.schemas.gateway import LoginForm
 
-log = Log("gate")
+log = Log("login")
 
 
 class Authenticator:
     """Accepts requests with the login token, or with the cookie that a browser got for the token.
 
     A header with the right token is always accepted: no other site can make a browser send it, and wrong tokens of
-    strangers do not lock its owner out. The cookie is accepted only from our own pages, under our own host names.
+    other people do not lock its owner out. The cookie is accepted only from our own pages, under our own host
+    names.
     """
 
     def __init__(self, token: str, host_names: HostNames) -> None:
