@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 from perdure.agents.api import Agent, Model
 from perdure.config import Settings
@@ -53,13 +52,6 @@ class StopKind(StrEnum):
     RESTART = "restart"
 
 
-class SupervisionOptions(TypedDict, total=False):
-    """What the process around a gateway may pass to `Gateway`."""
-
-    end_by: Callable[[float], None]  # is called at every request to stop, with the seconds until the latest end
-    launch: GatewayLaunch | None  # what the supervisor says of this start and of the exits before it
-
-
 class _Drained(Exception):
     """Everything that had time to end has ended; what is left is cancelled."""
 
@@ -77,16 +69,20 @@ class Gateway:
         steady: Clock = steady_clock,
         wrap: Callable[[Database], Database] = lambda database: database,
         wrap_model: Callable[[Model], Model] = lambda model: model,
-        **supervision: Unpack[SupervisionOptions],
+        launch: GatewayLaunch | None = None,
     ) -> None:
-        """`clock` tells the time of day; `steady` tells how much time has passed, and nobody sets it."""
+        """`clock` tells the time of day; `steady` tells how much time has passed, and nobody sets it.
+
+        `launch` is what the supervisor says of this start and of the exits before it.
+        """
         self.settings = settings
         self.adapters: list[Adapter] = list(adapters) if adapters is not None else configured_adapters(settings)
         self._agents = AgentFactory(settings, [adapter.name for adapter in self.adapters], agent, wrap_model)
         self._clocks = Clocks(clock, steady)
         self._wrap = wrap
-        self._end_by: Callable[[float], None] = supervision.get("end_by", _ignore_deadline)
-        self._launch = supervision.get("launch")
+        self._launch = launch
+        # Called at every request to stop, with the seconds until the latest end.
+        self.end_by: Callable[[float], None] = _ignore_deadline
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failures = FailureLog(log)
@@ -140,7 +136,7 @@ class Gateway:
         if self._stop.is_set():
             if ending is StopKind.STOP:
                 self._stop_kind = ending
-                self._end_by(self.settings.drain.teardown)
+                self.end_by(self.settings.drain.teardown)
                 self._hurry.set()
             return False
         self._stop_kind = ending
@@ -149,7 +145,7 @@ class Gateway:
             if ending is StopKind.RESTART
             else InterruptionReason.SHUTDOWN_TIMEOUT
         )
-        self._end_by(self.settings.drain.max_seconds)
+        self.end_by(self.settings.drain.max_seconds)
         self._stop.set()
         return True
 

@@ -165,7 +165,7 @@ class Recoverer:
     async def _decide_and_apply(self, turn: Turn) -> None:
         view = fold(await self._store.journal.of_turn(turn.session, turn.id))
         address = split_session_key(turn.key)[1]
-        context = await self._context.read(turn, view, address, paused=self.paused)
+        context = replace(await self._context.read(turn, view, address), paused=self.paused)
         decision = decide(view, context, self._limits.policy_for(address), self._clock())
         if not await self._applier.apply(turn, view, address, decision):
             self.decisions_incomplete = (

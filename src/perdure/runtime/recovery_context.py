@@ -27,7 +27,7 @@ class RecoveryContextReader:
         self.access = access
         self._has_running_command = has_running_command
 
-    async def read(self, turn: Turn, view: TurnView, address: Address, *, paused: bool) -> RecoveryContext:
+    async def read(self, turn: Turn, view: TurnView, address: Address) -> RecoveryContext:
         session = await self._store.sessions.get(turn.session)
         return RecoveryContext(
             session=session.state if session else SessionState.CLOSED,
@@ -36,7 +36,6 @@ class RecoveryContextReader:
             authorised=await self.is_authorised(turn, view),
             connected=address.platform in self._run.connections.connected,
             attached_alive=self._has_running_command(view),
-            paused=paused,
         )
 
     async def is_authorised(self, turn: Turn, view: TurnView) -> bool:

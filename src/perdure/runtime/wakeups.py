@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 POLL_SECONDS = 5.0  # a lost wake-up delays its loop by at most so long
 STORE_RETRY_SECONDS = 1.0  # between two tries while the store takes no writes
@@ -24,13 +24,12 @@ class WakeEvent:
 
     async def wait(self, timeout_seconds: float = POLL_SECONDS) -> bool:
         """Return when `wake` has been called since the last wait, or, with False, after the timeout."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await self._event.wait()
-        except TimeoutError:
-            return False
+        woken = self._event.is_set()  # `wake` may have come in the very tick of the timeout
         self._event.clear()
-        return True
+        return woken
 
 
 class Feed:

@@ -75,7 +75,8 @@ async def serve(
     loopback = ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
     token = _login_token(settings, loopback=loopback)
     last_resort = ExitDeadline()
-    gateway = make_gateway(settings, end_by=last_resort.exit_within)
+    gateway = make_gateway(settings)
+    gateway.end_by = last_resort.exit_within
     config = uvicorn.Config(
         create_app(gateway, token, loopback=loopback, supervised=lifeline is not None),
         lifespan="off",

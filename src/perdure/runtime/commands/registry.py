@@ -86,7 +86,7 @@ class CommandLoop:
             CommandSpec("new", "/new", "begin a fresh conversation", self._new),
             CommandSpec("reset", "/reset", "the same as /new", self._new),
             CommandSpec("resume", "/resume [ID]", "continue what was interrupted or suspended", self._resume),
-            CommandSpec("drop", "/drop [ID]", "give up what was cut off", self._drop),
+            CommandSpec("drop", "/drop [ID]", "give up what was interrupted", self._drop),
             CommandSpec(
                 "undo", "/undo", "take the last turn back: I forget it, what it did stays done", self._undo.undo
             ),
