@@ -42,7 +42,7 @@ def pages(scene: BusyGateway) -> dict[str, str]:
         f"/console/sessions/{scene.session('work')}": "The last turn is done (attempt 2).",
         f"/console/turns/{scene.turn('work')}": "It was interrupted and can continue",
         f"/console/turns/{scene.turn('asking')}": "waits for an answer",
-        "/console/decisions": "Found: interrupted by a gateway interruption (restart_interrupted)",
+        "/console/decisions": "Found: a gateway interruption (restart_interrupted)",
         "/console/outbox": "The report is ready.",
         "/console/processes": "echo begun",
         f"/console/processes/{process}": "begun",

@@ -5,7 +5,6 @@ Drives `config`, `core/turn` and `web/routes`.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -104,7 +103,9 @@ def module_list() -> str:
 
 
 def _first_line(path: Path) -> str:
-    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0].replace("|", "\\|")
+    """The first line of a module's docstring, read as text: parsing hundreds of modules takes longer."""
+    found = re.match(r'"""(.*?)(?:"""|\n)', path.read_text())
+    return (found[1] if found else "").replace("|", "\\|")
 
 
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
@@ -199,8 +200,7 @@ def modules() -> list[str]:
 
 
 def _holds_code(path: Path) -> bool:
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return any(isinstance(node, kinds) for node in ast.parse(path.read_text()).body)
+    return re.search(r"^(class|def|async def) ", path.read_text(), re.MULTILINE) is not None
 
 
 def test_architecture_names_only_modules_that_exist() -> None:

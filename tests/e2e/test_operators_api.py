@@ -52,9 +52,7 @@ def test_life_of_a_turn_is_told_from_its_message_to_its_receipt_when_killed_in_b
             (life["id"], "resume", "resume")
         ]
         assert decided[0]["words"] == life["decisions"][0]["words"]
-        assert decided[0]["words"][0].startswith(
-            "Found: interrupted by a gateway interruption (restart_interrupted)"
-        )
+        assert decided[0]["words"][0].startswith("Found: a gateway interruption (restart_interrupted)")
         assert operator.get("/sessions", turn="running")["sessions"] == []
         assert len(operator.get("/sessions", state="open", order="newest")["sessions"]) == 1
         assert operator.get("/status")["counts"]["interrupted"] == 0

@@ -55,6 +55,5 @@ class PlatformStart:
     async def _recover(self, platform: str) -> None:
         flushing = self._delivery.flush(OUTBOX_FIRST_SECONDS, platform)
         await self._failures.contain("outbox_not_flushed", flushing, platform=platform)
-        recovering = self._recoverer.recover(platform)
-        if not await self._failures.contain("recovery_postponed", recovering, platform=platform):
-            self._recoverer.decisions_incomplete = True  # the next heartbeat tries again
+        recovering = self._recoverer.recover(platform)  # after a failure, the next heartbeat tries again
+        await self._failures.contain("recovery_postponed", recovering, platform=platform)

@@ -131,8 +131,15 @@ class Recoverer:
 
         Those of platforms that this gateway does not have are always among them: nothing else wakes them.
         """
-        interrupted = await self._store.turns.interrupted(self._run.id)
-        self.decisions_incomplete = False
+        if platform is None:
+            self.decisions_incomplete = (
+                False  # the recovery of one platform does not make up for another's failure
+            )
+        try:
+            interrupted = await self._store.turns.interrupted(self._run.id)
+        except BaseException:
+            self.decisions_incomplete = True  # the next heartbeat tries again
+            raise
         for turn in interrupted:
             there = split_session_key(turn.key)[1].platform
             wanted = platform in (None, there) or not self._run.connections.serves(there)

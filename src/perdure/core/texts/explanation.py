@@ -129,7 +129,7 @@ def explain_decision(decided: RecoveryDecided, reason: str) -> list[str]:
     """Explain one decision: what was found, which rule applied, and what that means. One sentence per line."""
     found = decided.evidence
     tail = f"; it ended with {found['tail']}" if found.get("tail") else ""
-    lines = [f"Found: interrupted by {texts.recovery.cause(reason)} ({reason}){tail}.", *_evidence(found)]
+    lines = [f"Found: {texts.recovery.cause(reason)} ({reason}){tail}.", *_evidence(found)]
     lines.append(
         f"Rule: {texts.recovery.RULES.get(decided.rule, decided.rule or decided.decision)}: {decided.why}."
     )

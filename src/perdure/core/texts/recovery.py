@@ -72,7 +72,7 @@ def message_stored(*, restart: bool) -> str:
 
 
 def ask_to_resume(reason: str) -> str:
-    return f"My work here was interrupted by {cause(reason)}. Shall I continue? Say /resume or /drop."
+    return f"My work here is unfinished because of {cause(reason)}. Shall I continue? Say /resume or /drop."
 
 
 def not_resumed(why: str, waiting: int = 0) -> str:

@@ -112,14 +112,14 @@ def _merge_events(
     cursor: EventCursor, messages: list[ChatMessage], records: list[tuple[str, JournalRecord]]
 ) -> list[ChatStreamEvent]:
     events: list[ChatStreamEvent] = []
-    recorded: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [
-        (found[1].at, found) for found in records
+    recorded: list[tuple[tuple[int, int], ChatMessage | tuple[str, JournalRecord]]] = [
+        ((found[1].at, 1), found) for found in records
     ]
-    written: list[tuple[int, ChatMessage | tuple[str, JournalRecord]]] = [
-        (message.at, message) for message in messages
+    written: list[tuple[tuple[int, int], ChatMessage | tuple[str, JournalRecord]]] = [
+        ((message.at, 0 if message.author == "user" else 2), message) for message in messages
     ]
-    # Merged, not sorted: a clock may go back, but no cursor may. In the same millisecond the journal comes
-    # first, because a turn ends before its reply is visible.
+    # Merged, not sorted: a clock may go back, but no cursor may. In the same millisecond a person's message comes
+    # before the turn that it begins, and a turn ends before its reply is visible.
     for _, fact in heapq.merge(recorded, written, key=lambda pair: pair[0]):
         if isinstance(fact, ChatMessage):
             cursor = EventCursor(fact.position, cursor.session, cursor.seq)
