@@ -25,7 +25,7 @@ from perdure.platforms.api import Capabilities, Event
 from perdure.store.database import Database, Transaction
 from perdure.testing import FaultyDatabase, SimulatedPlatform, gateways
 from perdure.testing.simulated_platform import SimulatedAdapter
-from support.inprocess import serving
+from support.inprocess import crashing_at_the_end, serving
 from support.newer_version import write_newer_entry
 from support.waiting import eventually
 
@@ -299,3 +299,30 @@ async def test_b59_store_that_is_away_during_the_start_is_waited_for(tmp_path: P
     platform.write("say: hi")
     async with serving(tmp_path, platform, wrap=AwayAtFirst):
         await replies(platform, "hi")
+
+
+class FirstRecoveryFails(FaultyDatabase):
+    """Raises at the first reading of the interrupted turns: the recovery of one platform fails."""
+
+    failed = False
+
+    async def read(self, transaction: Transaction, *, at: int | None = None) -> object:  # type: ignore[override, type-arg]
+        if not self.failed and transaction.__qualname__.startswith("Turns.interrupted"):
+            self.failed = True
+            raise RuntimeError("a defect")
+        return await super().read(transaction, at=at)
+
+
+async def test_b59_recovery_of_a_platform_is_retried_though_that_of_another_succeeded(tmp_path: Path) -> None:
+    platforms = SimulatedPlatform(), SimulatedPlatform("other")
+    log = tmp_path / "rehearsal.log"  # a line for each run of a step
+    async with crashing_at_the_end(tmp_path, *platforms):
+        for platform in platforms:
+            platform.write("step wait 600s\nsay: done")
+        await eventually("both steps run", lambda: log.exists() and log.read_text().count("wait ") == 2)
+    async with serving(tmp_path, *platforms, wrap=FirstRecoveryFails) as gateway:
+        await eventually("both turns were resumed", lambda: log.read_text().count("wait ") == 4)
+        assert gateway.store.database.failed  # type: ignore[attr-defined]
+        for platform in platforms:
+            platform.write("/stop")
+        await eventually("both were stopped", lambda: not gateway.loops.runner.running)
