@@ -8,8 +8,16 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from perdure.cli.options import InChatOption, JsonOption, NameOption, PersonArgument, RoleOption
-from perdure.cli.output import format_json, print_outcome, read_store
+from perdure.cli.output import (
+    InChatOption,
+    JsonOption,
+    NameOption,
+    PersonArgument,
+    RoleOption,
+    format_json,
+    print_outcome,
+    read_store,
+)
 from perdure.config import load_settings
 from perdure.core import texts
 

@@ -10,8 +10,16 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from perdure.cli.options import AllOption, JsonOption, MessageArgument, OptionalSessionArgument, SessionArgument
-from perdure.cli.output import format_json, print_outcome, read_store
+from perdure.cli.output import (
+    AllOption,
+    JsonOption,
+    MessageArgument,
+    OptionalSessionArgument,
+    SessionArgument,
+    format_json,
+    print_outcome,
+    read_store,
+)
 from perdure.config import Settings, load_settings
 from perdure.core import texts
 
