@@ -64,5 +64,5 @@ def __getattr__(name: str) -> Any:
     """What brings a gateway or an HTTP server with it, loaded when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
-    module = "adapter_conformance" if name in _ADAPTERS else "cut_line" if name == "CutLine" else "providers"
+    module = "adapter_conformance" if name in _ADAPTERS else "local_server" if name == "CutLine" else "providers"
     return getattr(import_module(f"perdure.testing.{module}"), name)
