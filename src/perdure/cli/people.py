@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from perdure.cli.options import InChatOption, JsonOption, NameOption, PersonArgument, RoleOption
-from perdure.cli.output import format_json, print_outcome, read_store
+from perdure.cli.output import print_json, print_lines, print_outcome, read_store
 from perdure.config import load_settings
 from perdure.core import texts
 
@@ -42,7 +42,10 @@ def people(context: typer.Context, json: JsonOption = False) -> None:
 
     settings = load_settings()
     found = asyncio.run(read_store(settings, lambda store: PeopleVerbs(settings, store).page(limit=100_000)))
-    typer.echo(format_json(found) if json else "\n".join(people_lines(found, wall_clock())))
+    if json:
+        print_json(found)
+    else:
+        print_lines(*people_lines(found, wall_clock()))
 
 
 @people_app.command("add")

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from perdure.cli.options import AllOption, JsonOption, MessageArgument, OptionalSessionArgument, SessionArgument
-from perdure.cli.output import format_json, print_outcome, read_store
+from perdure.cli.output import print_json, print_lines, print_outcome, read_store
 from perdure.config import Settings, load_settings
 from perdure.core import texts
 
@@ -29,7 +29,10 @@ def sessions(json: JsonOption = False) -> None:
 
     found = asyncio.run(read_store(load_settings(), lambda store: list_sessions(store, limit=100_000)))
     lines = [session_line(fields, wall_clock()) for fields in found]
-    typer.echo(format_json(found) if json else "\n".join(lines) or texts.cli.NO_SESSIONS)
+    if json:
+        print_json(found)
+    else:
+        print_lines(*lines or [texts.cli.NO_SESSIONS])
 
 
 @app.command()
@@ -41,7 +44,10 @@ def why(session: SessionArgument, json: JsonOption = False) -> None:
     settings = load_settings()
     lines = asyncio.run(read_store(settings, lambda store: explain_session(store, session, wall_clock)))
     lines += no_gateway_notice(settings)
-    typer.echo(format_json(lines) if json else "\n".join(lines))
+    if json:
+        print_json(lines)
+    else:
+        print_lines(*lines)
 
 
 @app.command()
@@ -50,7 +56,10 @@ def trace(message: MessageArgument, json: JsonOption = False) -> None:
     from perdure.operations.inspect import fact_line, trace_message
 
     facts = asyncio.run(read_store(load_settings(), lambda store: trace_message(store, message)))
-    typer.echo(format_json(facts) if json else "\n".join(fact_line(fact) for fact in facts))
+    if json:
+        print_json(facts)
+    else:
+        print_lines(*map(fact_line, facts))
 
 
 @app.command()
@@ -62,7 +71,7 @@ def resume(session: OptionalSessionArgument = None, everything: AllOption = Fals
         raise typer.BadParameter(texts.cli.SESSION_OR_ALL)
     if session is None:
         done = gateway_client.call(load_settings(), "POST", "/api/resume")["done"]
-        typer.echo(texts.cli.RESUME_UNPAUSED if done else texts.cli.RESUME_NOT_PAUSED)
+        print_lines(texts.cli.RESUME_UNPAUSED if done else texts.cli.RESUME_NOT_PAUSED)
     else:
         _run_verb("resume", session)
 
@@ -99,17 +108,21 @@ def erase(
 
     settings = load_settings()
     lines = asyncio.run(read_store(settings, lambda store: erasure_preview(store, session)))
-    typer.echo("\n".join(lines), err=True)
+    print_lines(*lines, err=True)
     if not yes and not _confirm(texts.cli.CONFIRM_ERASURE):
-        typer.echo(texts.cli.NOTHING_ERASED, err=True)
+        print_lines(texts.cli.NOTHING_ERASED, err=True)
         raise typer.Exit(1)
     erased = _erase_remotely(settings, session) or asyncio.run(erase_without_gateway(settings, session))
-    typer.echo(format_json(erased) if json else "\n".join([texts.cli.ERASED, *map(erased_line, erased)]))
+    if json:
+        print_json(erased)
+    else:
+        print_lines(texts.cli.ERASED, *map(erased_line, erased))
 
 
 def _confirm(question: str) -> bool:
     """Ask on standard error: standard output is for what was done."""
-    typer.echo(question, err=True, nl=False)
+    sys.stderr.write(question)
+    sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
