@@ -1,6 +1,6 @@
 """What the project is made of: every package has a version and hashes, and stands in the bill of materials.
 
-Drives `tests/support/bill_of_materials`.
+Drives no module: it reads the lock files and the Makefile.
 """
 
 from __future__ import annotations
