@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Effect", "Gateway", "Settings", "ToolFailed", "Use", "__version__", "tool"]
 
 _MODULES = {
-    "Effect": "perdure.core.effects",
+    "Effect": "perdure.core.tools",
     "Gateway": "perdure.runtime.gateway",
     "Settings": "perdure.settings",
     "ToolFailed": "perdure.errors",

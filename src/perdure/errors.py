@@ -125,8 +125,11 @@ class StoreBroken(StoreError):
     hint = "Check the disk. The gateway stops, and reads what was really written when it starts again."
 
 
-class NewerEntry(StoreError):
-    """The journal holds an entry that this version cannot read."""
+class NewerEntry(PerdureError):
+    """The journal of one session holds an entry that this version cannot read.
+
+    No `StoreError`: that is the fault of the whole store, and fails every transaction of a batch.
+    """
 
     hint = "A newer Perdure wrote it: run that version or a newer one."
 

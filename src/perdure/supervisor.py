@@ -172,13 +172,13 @@ class _Supervisor:
             if ending.code == EXIT_DONE:
                 return EXIT_DONE
             if ending.code == EXIT_REFUSED:
-                print_to_stderr(texts.supervisor.stays_down(ending.description))
+                print_to_stderr(texts.cli.stays_down(ending.description))
                 return EXIT_REFUSED
             deaths = (
                 0 if ending.code == EXIT_RESTART else self._schedule.next_failures(deaths, ending.lifetime_seconds)
             )
             delay = self._schedule.delay(deaths)
-            print_to_stderr(texts.supervisor.starts_again(ending.description, deaths, delay))
+            print_to_stderr(texts.cli.starts_again(ending.description, deaths, delay))
             self._pause(delay)
         return EXIT_DONE
 
@@ -188,7 +188,7 @@ class _Supervisor:
         # installed its handlers yet, so it had begun nothing.
         if ending.code in (EXIT_DONE, EXIT_RESTART, -signal.SIGTERM, -signal.SIGINT):
             return EXIT_DONE
-        print_to_stderr(texts.supervisor.ended_while_stopping(ending.description))
+        print_to_stderr(texts.cli.ended_while_stopping(ending.description))
         return ending.code if ending.code > 0 else 128 - ending.code
 
     def _run_gateway(self) -> GatewayExit:
@@ -198,7 +198,7 @@ class _Supervisor:
             self._child = child = self._start()
         except OSError as error:
             # This may be temporary: an upgrade under way, or no memory left.
-            return GatewayExit(os.EX_OSERR, 0.0, texts.supervisor.could_not_start(error))
+            return GatewayExit(os.EX_OSERR, 0.0, texts.cli.could_not_start(error))
         while child.returncode is None:
             self._wait_for_events(None)
         self._child = None
@@ -272,8 +272,8 @@ class _Supervisor:
 
 def _describe_exit(code: int, lived: float) -> str:
     if code == EXIT_RESTART:
-        return texts.supervisor.asked_for_restart(lived)
-    return texts.supervisor.ended(code, lived)
+        return texts.cli.asked_for_restart(lived)
+    return texts.cli.ended(code, lived)
 
 
 def _write(fd: int, line: bytes) -> None:

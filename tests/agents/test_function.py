@@ -1,6 +1,6 @@
 """An async function as an agent: what its steps give, what a crash makes of them, and what it may not do.
 
-Drives `agents/custom/function`, `agents/custom/steps` and `agents/custom/step_codec`.
+Drives `agents/custom/function`, `agents/custom/steps` and `agents/custom/steps`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perdure.agents import FunctionAgent, Reply, StepContext
-from perdure.agents.custom.step_codec import MAX_STEP_BYTES
+from perdure.agents.custom.steps import MAX_STEP_BYTES
 from perdure.core.conversation import AssistantMessage, UserMessage, build_conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import (

@@ -1,6 +1,6 @@
 """The chat page in a real browser, while its gateway lives.
 
-Drives `web/pages/chat`, `web/static/chat.js` and `web/static/composer.js`.
+Drives `web/pages/rendering`, `web/static/chat.js` and `web/static/composer.js`.
 """
 
 from __future__ import annotations

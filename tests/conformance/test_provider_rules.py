@@ -1,6 +1,6 @@
 """Refusals that both services share, heard through the real models.
 
-Drives `testing/providers/refusals`.
+Drives `testing/providers/dialect`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.errors import StoreError, StoreFull, Unavailable
+from perdure.core.entries import decode_entry
+from perdure.errors import NewerEntry, StoreError, StoreFull, Unavailable
 from perdure.store.api import Store
 from perdure.store.backends.sqlite import SqliteDatabase, open_sqlite
 from perdure.store.database import Row, Tx
@@ -134,6 +135,15 @@ async def test_faulty_work_fails_alone_while_its_batch_mates_succeed(gateway: St
     await gateway.reopen()
     assert await notes(gateway.store) == ["a", "b", "d"]
     assert gateway.store.problem is None
+
+
+async def test_b59_unreadable_journal_of_one_session_fails_no_other_transaction(gateway: StoreGateway) -> None:
+    def read_newer_entry(tx: Tx) -> object:
+        return decode_entry("pondered", 1, "{}")
+
+    first, unreadable, last = await together(gateway.store, note("a"), read_newer_entry, note("b"))
+    assert (first, type(unreadable), last) == ("a", NewerEntry, "b")
+    assert await notes(gateway.store) == ["a", "b"]
 
 
 async def test_transaction_keeps_its_time_when_its_batch_is_run_again(gateway: StoreGateway) -> None:

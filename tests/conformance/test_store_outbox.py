@@ -12,8 +12,8 @@ import pytest
 
 from perdure.core.delivery import DeliveryState
 from perdure.core.messages import Button
-from perdure.store.notice_parts import split_notice
 from perdure.store.outbox import OutboxDelivery, OutboxReply
+from perdure.store.outbox_verbs import split_notice
 from perdure.store.runs import LEASE_MS
 from support.store_gateway import PLATFORM, DatabaseLocation, StoreGateway, chat_address, key_of
 

@@ -19,7 +19,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery.decision import ALONE_EVIDENCE, RecoveryChoice, RecoveryRule
-from perdure.core.recovery.pending_requests import pending_request
+from perdure.core.recovery.tail import pending_request
 from perdure.core.turn import TurnState
 from perdure.store import session_verbs
 from perdure.store.database import Tx

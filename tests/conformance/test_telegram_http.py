@@ -1,6 +1,6 @@
 """The client of Telegram's server over real sockets: what is known of a request, and what is not.
 
-Drives `platforms/telegram/http_client`.
+Drives `platforms/telegram/bot_api`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import NotConnected, SendUnknown
-from perdure.platforms.telegram.http_client import HttpClient
+from perdure.platforms.telegram.bot_api import HttpClient
 from support.scripted_server import CHUNKED, HALF, LAST, OK, ScriptedServer, run_server, tls_server_context
 
 pytestmark = pytest.mark.anyio

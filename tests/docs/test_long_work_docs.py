@@ -1,6 +1,6 @@
 """The page on long work: its example runs, its commands are there, and its lines are those that end a goal.
 
-Drives `core/goals` and `tools/function_tools`.
+Drives `core/commands` and `tools/function_tools`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.commands import read_background_request
-from perdure.core.goals import GOAL_GIVEN_UP, GOAL_REACHED
+from perdure.core.commands import GOAL_GIVEN_UP, GOAL_REACHED, read_background_request
 from perdure.core.tools import Use
 from perdure.tools.function_tools import as_tool
 from support.markdown import page

@@ -234,7 +234,7 @@ async def test_b86_call_of_a_work_is_approved_by_its_number(tmp_path: Path, verb
         assert asked.text.endswith("Say /background approve 1 or /background deny 1; nothing else counts.")
         platform.write("/approve")  # of the chat, where nothing waits
         await eventually(
-            "it is answered", lambda: platform.replies()[-1:] == [texts.approvals.DECISION_ANSWERS["nothing"]]
+            "it is answered", lambda: platform.replies()[-1:] == [texts.questions.DECISION_ANSWERS["nothing"]]
         )
         [button] = [each for each in asked.buttons if each.command.startswith(f"/background {verb} 1 t_")]
         platform.press(button.command)

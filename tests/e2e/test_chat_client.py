@@ -1,6 +1,6 @@
 """`perdure chat` as people and scripts use it: in a pipe, and in a real terminal.
 
-Drives `cli/terminal_chat`.
+Drives `cli/chat`.
 """
 
 from __future__ import annotations

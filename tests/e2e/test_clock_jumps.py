@@ -1,6 +1,6 @@
 """B89: nothing waits longer than its own delay when the wall clock is set, while a gateway runs or between two.
 
-Drives `runtime/due_times`, `runtime/delivery` and `runtime/connections`.
+Drives `runtime/backoff`, `runtime/delivery` and `runtime/connections`.
 
 The gateway runs on a loop whose minutes pass at once; its wall clock can be set, its steady clock is the loop's.
 """

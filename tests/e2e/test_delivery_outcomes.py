@@ -1,6 +1,6 @@
 """B75: what came of an effect is recorded when the store is back; no reply stays `sending` that nobody sends.
 
-Drives `runtime/delivery`, `runtime/turn_display` and `runtime/attachment_fetcher`.
+Drives `runtime/delivery`, `runtime/turn_display` and `runtime/attachments`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names, titles and texts that strangers chose show as text: on a terminal, on the console, in notices (B109).
 
-Drives `cli/output`, `cli/terminal_chat`, `core/printable_text`, `runtime/intake` and `web/pages/rendering`.
+Drives `cli/output`, `cli/chat`, `core/printable_text`, `runtime/intake` and `web/pages/rendering`.
 """
 
 from __future__ import annotations

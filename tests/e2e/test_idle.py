@@ -1,6 +1,6 @@
 """A gateway with nothing to do makes the transactions of its polls and no others, whatever went wrong before.
 
-Drives `runtime/wiring`, `runtime/delivery` and `runtime/due_times`.
+Drives `runtime/wiring`, `runtime/delivery` and `runtime/backoff`.
 
 The gateway runs on a loop whose minutes pass at once: its transactions are counted in minutes of its own clock.
 """

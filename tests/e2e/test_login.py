@@ -66,7 +66,7 @@ def test_whatever_goes_wrong_is_a_page_in_a_browser_and_json_for_programs(tmp_pa
         tokens = [{"token": str(number)} for number in range(7)]
         late = [httpx.post(f"{process.url}/login", data=token, headers=headers) for token in tokens][-1]
         assert late.status_code == 429 and "Retry-After" in late.headers
-        assert texts.login.TOO_MANY_WRONG_TOKENS in late.text and "<h1>" in late.text
+        assert texts.http.TOO_MANY_WRONG_TOKENS in late.text and "<h1>" in late.text
 
 
 def test_form_logs_in_when_the_token_is_typed(process: GatewayProcess, browser: httpx.Client) -> None:

@@ -1,6 +1,6 @@
 """What a person asked for while the gateway drained, or just before it died, is carried out after the restart.
 
-Drives `core/recovery/pending_requests` and `runtime/recovery`.
+Drives `core/recovery/tail` and `runtime/recovery`.
 """
 
 from __future__ import annotations

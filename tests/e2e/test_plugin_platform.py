@@ -1,6 +1,6 @@
 """A platform that another package brings: found by its entry point, configured, killed, and refused in words.
 
-Drives `runtime/plugin_platforms` and `plugins`.
+Drives `runtime/configured_platforms` and `plugins`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from perdure.errors import ConfigurationError
-from perdure.runtime.plugin_platforms import make_plugin_adapter
+from perdure.runtime.configured_platforms import make_plugin_adapter
 from perdure.settings import PluginPlatformSettings
 from support.gateway import COMMAND, GatewayProcess, gateway
 from support.markdown import ROOT

@@ -1,6 +1,6 @@
 """Questions to a person: they wait for ever, through every crash, and the answer goes on with the turn.
 
-Drives `store/answers` and `runtime/question_message`.
+Drives `store/answers` and `runtime/turn_journal`.
 """
 
 from __future__ import annotations

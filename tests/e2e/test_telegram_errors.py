@@ -60,7 +60,7 @@ def test_b75_refused_reply_is_given_up_and_the_next_one_is_sent(tmp_path: Path, 
         telegram.write("say: two")
         wait_for_texts(telegram, "two")
         [(problem,)] = query_database(process, "SELECT problem FROM outbox WHERE state = 'refused'")
-    assert problem == texts.telegram.BLOCKED
+    assert problem == texts.platforms.BLOCKED
 
 
 def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram: LocalTelegram) -> None:
@@ -72,7 +72,7 @@ def test_reply_to_a_deleted_topic_is_given_up_in_words(tmp_path: Path, telegram:
         found = wait_for(
             "it is refused", lambda: query_database(process, "SELECT problem FROM outbox WHERE state = 'refused'")
         )
-    assert found == [(texts.telegram.NO_TOPIC,)]
+    assert found == [(texts.platforms.NO_TOPIC,)]
 
 
 def test_reply_follows_a_group_that_has_become_a_supergroup(tmp_path: Path, telegram: LocalTelegram) -> None:
@@ -145,15 +145,15 @@ def test_another_poller_is_told_clearly_and_nothing_is_lost(tmp_path: Path, tele
     with telegram_gateway(tmp_path / "home", telegram) as process:
         wait_for("it polls", lambda: telegram.count("getUpdates"))
         httpx.post(f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0})
-        wait_for("it is told", lambda: f"telegram: {texts.telegram.CONTESTED}" in readiness_problems(process))
-        assert texts.telegram.CONTESTED in process.log()
+        wait_for("it is told", lambda: f"telegram: {texts.platforms.CONTESTED}" in readiness_problems(process))
+        assert texts.platforms.CONTESTED in process.log()
         telegram.write("say: after all")
         wait_for_texts(telegram, "after all")
 
 
 def test_revoked_token_is_told_clearly_and_the_web_goes_on(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram, PLATFORMS__TELEGRAM__TOKEN="1:another") as process:  # noqa: S106
-        wait_for("it is told", lambda: f"telegram: {texts.telegram.UNKNOWN_BOT}" in readiness_problems(process))
+        wait_for("it is told", lambda: f"telegram: {texts.platforms.UNKNOWN_BOT}" in readiness_problems(process))
         web = Person(process)
         web.say("say: on the web")
         assert web.wait_for_replies(1) == ["on the web"]
@@ -192,14 +192,14 @@ def test_stop_confirms_what_is_stored_and_takes_no_poll_to_its_end(
 @pytest.mark.parametrize(
     ("description", "told"),
     [
-        ("Forbidden: bot was blocked by the user", texts.telegram.BLOCKED),
-        ("Forbidden: user is deactivated", texts.telegram.BLOCKED),
-        ("Forbidden: bot was kicked from the supergroup chat", texts.telegram.KICKED),
-        ("Forbidden: bot is not a member of the channel chat", texts.telegram.KICKED),
-        ("Bad Request: not enough rights to send text messages to the chat", texts.telegram.MUTED),
-        ("Bad Request: message thread not found", texts.telegram.NO_TOPIC),
-        ("Bad Request: TOPIC_CLOSED", texts.telegram.NO_TOPIC),
-        ("Bad Request: chat not found", texts.telegram.NO_CHAT),
+        ("Forbidden: bot was blocked by the user", texts.platforms.BLOCKED),
+        ("Forbidden: user is deactivated", texts.platforms.BLOCKED),
+        ("Forbidden: bot was kicked from the supergroup chat", texts.platforms.KICKED),
+        ("Forbidden: bot is not a member of the channel chat", texts.platforms.KICKED),
+        ("Bad Request: not enough rights to send text messages to the chat", texts.platforms.MUTED),
+        ("Bad Request: message thread not found", texts.platforms.NO_TOPIC),
+        ("Bad Request: TOPIC_CLOSED", texts.platforms.NO_TOPIC),
+        ("Bad Request: chat not found", texts.platforms.NO_CHAT),
         ("Bad Request: something new", "Telegram does not take it: Bad Request: something new"),
     ],
 )
@@ -249,7 +249,7 @@ def test_b75_token_revoked_while_running_is_told_and_replies_wait(tmp_path: Path
             f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0}
         )  # ends the poll under way
         wait_for(
-            "it is told", lambda: f"telegram: {texts.telegram.UNKNOWN_BOT}" in readiness_problems(process), 60
+            "it is told", lambda: f"telegram: {texts.platforms.UNKNOWN_BOT}" in readiness_problems(process), 60
         )
         assert query_database(process, "SELECT state FROM outbox") == [("owed",)]
         telegram.token = good
@@ -287,4 +287,4 @@ def test_bot_that_was_thrown_out_says_so(tmp_path: Path, telegram: LocalTelegram
         wait_for("the step runs", lambda: (process.home / "rehearsal.log").exists())
         telegram.kick(group)
         query = "SELECT problem FROM outbox WHERE state = 'refused'"
-        assert wait_for("it is refused", lambda: query_database(process, query)) == [(texts.telegram.KICKED,)]
+        assert wait_for("it is refused", lambda: query_database(process, query)) == [(texts.platforms.KICKED,)]

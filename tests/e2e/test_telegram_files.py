@@ -1,6 +1,6 @@
 """Files on Telegram through a real gateway: they come in before the turn begins, or the chat is told why not.
 
-Drives `platforms/telegram` and `runtime/attachment_fetcher`.
+Drives `platforms/telegram` and `runtime/attachments`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_b70_model_and_chat_are_told_when_a_file_does_not_come(
         telegram.befall("download", Fault(refusal=NOT_FOUND))
         content, why = b"x", texts.attachments.GONE_FROM_PLATFORM
     elif case == "too large for Telegram":
-        content, why = bytes(21 * 1024 * 1024), texts.telegram.FILE_TOO_LARGE
+        content, why = bytes(21 * 1024 * 1024), texts.platforms.FILE_TOO_LARGE
     most = "1" if case == "too large for us" else "100"
     with telegram_gateway(tmp_path / "home", telegram, INBOX__MAX_FILE=most) as process:
         telegram.share("document", "minutes.txt", content)

@@ -59,7 +59,7 @@ def test_b70_update_without_a_number_is_kept_once_and_others_are_served(
         wait_for_texts(telegram, "fine")
         kept = query_database(process, REJECTED)
         assert len(kept) == len(broken)
-        assert {problem for _, problem in kept} == {texts.telegram.UPDATE_WITHOUT_ID}
+        assert {problem for _, problem in kept} == {texts.platforms.UPDATE_WITHOUT_ID}
         with telegram.lock:
             telegram.state.updates[:] = broken  # type: ignore[assignment]
         polls = telegram.count("getUpdates")

@@ -1,6 +1,6 @@
 """Real kills of a gateway on Telegram, between an update and the receipt of its answer.
 
-Drives `platforms/telegram/pending_update` and `runtime/recovery`.
+Drives `platforms/telegram/updates` and `runtime/recovery`.
 """
 
 from __future__ import annotations

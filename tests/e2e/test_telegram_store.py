@@ -1,6 +1,6 @@
 """Telegram while the store takes no writes: what is not stored is not confirmed.
 
-Drives `platforms/telegram/pending_update` and `runtime/intake`.
+Drives `platforms/telegram/updates` and `runtime/intake`.
 """
 
 from __future__ import annotations

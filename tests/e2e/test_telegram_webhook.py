@@ -1,6 +1,6 @@
 """Telegram posts updates to a real gateway: what is not stored is not acknowledged, and nobody else may post.
 
-Drives `platforms/telegram` and `web/webhooks`.
+Drives `platforms/telegram` and `web/app`.
 """
 
 from __future__ import annotations
@@ -155,12 +155,12 @@ async def test_b70_post_is_answered_503_while_the_store_is_away(tmp_path: Path, 
         await eventually("the webhook is being set", held.reached.is_set)
         update = {"update_id": 1, "message": _said(telegram, "say: kept")}
         early = await client.post("/hooks/telegram", json=update, headers=secret_of(telegram))
-        assert (early.status_code, early.text) == (503, texts.telegram.UPDATE_NOT_STORED), "nobody takes it yet"
+        assert (early.status_code, early.text) == (503, texts.platforms.UPDATE_NOT_STORED), "nobody takes it yet"
         held.release()
         await eventually("it is connected", lambda: not gateway.problems())
         databases[0].fill()
         refused = await client.post("/hooks/telegram", json=update, headers=secret_of(telegram))
-        assert (refused.status_code, refused.text) == (503, texts.telegram.UPDATE_NOT_STORED)
+        assert (refused.status_code, refused.text) == (503, texts.platforms.UPDATE_NOT_STORED)
         databases[0].mend()
         for _ in range(2):
             taken = await client.post("/hooks/telegram", json=update, headers=secret_of(telegram))

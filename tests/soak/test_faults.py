@@ -1,6 +1,6 @@
 """Faults that need a machine of one's own: slow and read-only disks, frozen gateways, silent networks.
 
-Drives `store/backends` and `runtime/lease`.
+Drives `store/backends` and `runtime/gateway_run`.
 """
 
 from __future__ import annotations

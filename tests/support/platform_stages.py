@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.platforms.api import Adapter, Capabilities
 from perdure.platforms.telegram import TelegramAdapter
-from perdure.platforms.telegram.http_client import HttpClient
+from perdure.platforms.telegram.bot_api import HttpClient
 from perdure.platforms.telegram.webhook import SECRET_HEADER, WEBHOOK_PATH
 from perdure.testing import CutLine, Mishap, PlatformStage, Seen, SimulatedPlatform
 from perdure.testing.simulated_platform import PostedMessage

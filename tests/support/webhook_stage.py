@@ -12,7 +12,7 @@ from perdure.core.address import Address
 from perdure.core.messages import Inbound, Sender, Stored
 from perdure.errors import NotConnected, PerdureError, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, WebhookResponse
-from perdure.platforms.telegram.http_client import HttpClient
+from perdure.platforms.telegram.bot_api import HttpClient
 from perdure.testing import SimulatedPlatform
 from perdure.testing.simulated_platform import SimulatedAdapter
 from support.platform_stages import SimulatedStage

@@ -15,9 +15,9 @@ from perdure.core import texts
 from perdure.core.entries import Entry, ModelAsked, RecoveryNoted, TurnClaimed, TurnInterrupted
 from perdure.store.audit import TurnEpochs
 from perdure.testing.drill import Point, random_points, sweep_points
-from perdure.testing.drill.journal_checks import find_stale_epochs, find_wrong_notes
-from perdure.testing.drill.launch_spec import decode_settings, encode_settings
+from perdure.testing.drill.gateway_spawner import decode_settings, encode_settings
 from perdure.testing.drill.points import WEIGHTS, group_into_rounds
+from perdure.testing.drill.report import find_stale_epochs, find_wrong_notes
 from perdure.testing.drill.scenarios import PLATFORMS, SCENARIOS, chats_of_round
 from perdure.testing.drill.settings import clock_step_seconds, drill_settings
 

@@ -1,13 +1,13 @@
 """What a model says of its goal.
 
-Drives `core/goals`.
+Drives `core/commands`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from perdure.core.goals import goal_outcome
+from perdure.core.commands import goal_outcome
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What Telegram's adapter makes of texts, buttons and updates.
 
-Drives `platforms/telegram/markup`, `platforms/telegram/buttons` and `platforms/telegram/updates`.
+Drives `platforms/telegram/markup`, `platforms/telegram/message_writer` and `platforms/telegram/updates`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from perdure.core.address import Address
 from perdure.core.delivery import split_reply
-from perdure.core.messages import Attachment, Button, Inbound, Pick
-from perdure.core.question_ids import is_id_of_question, question_id
-from perdure.platforms.telegram.buttons import MAX_CALLBACK_BYTES, decode_command, keyboard
+from perdure.core.messages import Attachment, Button, Inbound, Pick, is_id_of_question, question_id
+from perdure.platforms.telegram.limits import MAX_CALLBACK_BYTES
 from perdure.platforms.telegram.markup import render, utf16_units
+from perdure.platforms.telegram.message_writer import decode_command, keyboard
 from perdure.platforms.telegram.updates import NotUnderstood, Update, UpdateReader, User
 from perdure.testing.telegram.texts import parse_text
 

@@ -61,8 +61,8 @@ class ToolCallRunner:
         if call.request.tool == CLARIFY:
             await self._clarify(call)
             return
-        text = texts.approvals.request(call.request.tool, call.request.arguments, self._approval_reason(call))
-        await self._context.ask(call.request.id, text, texts.approvals.OPTIONS, approves=call.request.id)
+        text = texts.questions.request(call.request.tool, call.request.arguments, self._approval_reason(call))
+        await self._context.ask(call.request.id, text, texts.questions.OPTIONS, approves=call.request.id)
 
     def _approval_reason(self, call: CallProgress) -> str:
         """Why a person must approve the call; empty if nobody must, or if the call has started already."""
@@ -84,7 +84,7 @@ class ToolCallRunner:
         elif tool is None:
             await self.refuse(call, texts.tool_calls.unknown_tool(request.tool, sorted(self._tools)))
         elif call.started is None and verdict is not None and not is_approval(verdict):
-            await self.refuse(call, texts.approvals.not_run(verdict.text if verdict.chosen else ""))
+            await self.refuse(call, texts.questions.not_run(verdict.text if verdict.chosen else ""))
         else:
             await self._run_tool(call, tool, verdict.by.id if verdict is not None else "")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.options import JsonOption
+from perdure.cli.output import JsonOption
 from perdure.config import load_settings
 from perdure.core import texts
 

@@ -11,8 +11,7 @@ from functools import partial
 import typer
 
 from perdure import logs
-from perdure.cli.options import JsonOption
-from perdure.cli.output import print_json, print_lines
+from perdure.cli.output import JsonOption, print_json, print_lines
 from perdure.config import load_settings
 from perdure.config.secrets import collect_secrets
 from perdure.core import texts

@@ -1,4 +1,4 @@
-"""How commands read the database and print what they found or did.
+"""What commands share: options, how they read the database, and how they print.
 
 Every command prints by `print_lines` or `print_json`: what others chose, such as names and titles, has no effect
 on the terminal there, and no line of its own.
@@ -7,7 +7,8 @@ on the terminal there, and no line of its own.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
@@ -17,6 +18,28 @@ from perdure.core.printable_text import escape_json, printable_line
 
 if TYPE_CHECKING:
     from perdure.store.api import Store
+
+
+SessionArgument = Annotated[
+    str, typer.Argument(help="The id or the key of a session; `perdure sessions` lists them.")
+]
+OptionalSessionArgument = Annotated[str | None, typer.Argument(help="The id or the key of a session.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Let everything go on that a crash loop has paused.")]
+MessageArgument = Annotated[str, typer.Argument(help="The id of a message, ours or the platform's.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file, not to the terminal.")
+]
+ChatOption = Annotated[str, typer.Option(help="The name of the chat: each one is a conversation of its own.")]
+PersonArgument = Annotated[
+    str, typer.Argument(help="A platform and an id on it, such as telegram:1234.", metavar="PLATFORM:ID")
+]
+RoleOption = Annotated[str, typer.Option(help="owner, member or guest.")]
+InChatOption = Annotated[
+    str | None, typer.Option("--chat", help="Only in the chat of that id; without it, everywhere.")
+]
+NameOption = Annotated[str, typer.Option("--name", help="What to call them.")]
+
 
 T = TypeVar("T")
 

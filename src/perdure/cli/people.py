@@ -8,8 +8,17 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from perdure.cli.options import InChatOption, JsonOption, NameOption, PersonArgument, RoleOption
-from perdure.cli.output import print_json, print_lines, print_outcome, read_store
+from perdure.cli.output import (
+    InChatOption,
+    JsonOption,
+    NameOption,
+    PersonArgument,
+    RoleOption,
+    print_json,
+    print_lines,
+    print_outcome,
+    read_store,
+)
 from perdure.config import load_settings
 from perdure.core import texts
 

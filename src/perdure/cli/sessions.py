@@ -10,8 +10,17 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from perdure.cli.options import AllOption, JsonOption, MessageArgument, OptionalSessionArgument, SessionArgument
-from perdure.cli.output import print_json, print_lines, print_outcome, read_store
+from perdure.cli.output import (
+    AllOption,
+    JsonOption,
+    MessageArgument,
+    OptionalSessionArgument,
+    SessionArgument,
+    print_json,
+    print_lines,
+    print_outcome,
+    read_store,
+)
 from perdure.config import Settings, load_settings
 from perdure.core import texts
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.options import JsonOption, OutputOption
-from perdure.cli.output import print_json, print_lines
+from perdure.cli.output import JsonOption, OutputOption, print_json, print_lines
 from perdure.config import load_settings
 from perdure.core import texts
 
@@ -33,7 +32,7 @@ def export_sessions(
     if person is not None and session is not None:
         raise typer.BadParameter(texts.cli.PERSON_OR_SESSION)
     count = asyncio.run(export_to(load_settings(), output, person=person, session=session))
-    print_lines(texts.transfer.sessions_exported(count), err=True)
+    print_lines(texts.cli.sessions_exported(count), err=True)
 
 
 @app.command("import")

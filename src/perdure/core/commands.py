@@ -1,9 +1,10 @@
-"""Parses chat commands and requests for background sessions; `runtime.commands` carries them out."""
+"""Parses chat commands, requests for background sessions and the line by which a model ends a goal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -61,3 +62,18 @@ def is_background_verb(text: str) -> bool:
 def nearest_command(name: str, known: Iterable[str]) -> str | None:
     """The command that was probably meant."""
     return nearest_name(name, known, 0.5)
+
+
+GOAL_REACHED = "GOAL REACHED"
+GOAL_GIVEN_UP = "GOAL GIVEN UP"
+
+GoalOutcome = Literal["reached", "given_up"]
+
+_OUTCOME_LINES: dict[str, GoalOutcome] = {GOAL_REACHED: "reached", GOAL_GIVEN_UP: "given_up"}
+_DECORATION = " \t*_`#>.!\"'"  # characters that models put around such a line
+
+
+def goal_outcome(answer: str) -> GoalOutcome | None:
+    """The outcome that the last such line of an answer reports; None if there is no such line."""
+    outcomes = (_OUTCOME_LINES.get(line.strip(_DECORATION).upper()) for line in reversed(answer.splitlines()))
+    return next((found for found in outcomes if found is not None), None)

@@ -69,7 +69,7 @@ async def export_person(store: Store, who: str, *, clock: Clock = wall_clock) ->
         one for one in await store.people.page(limit=100_000) if (one.platform, one.person) == (platform, person)
     ]
     if not (own or messages or known):
-        raise NotFound(texts.transfer.nothing_of_person(who), hint=texts.transfer.NOTHING_OF_PERSON_HINT)
+        raise NotFound(texts.cli.nothing_of_person(who), hint=texts.cli.NOTHING_OF_PERSON_HINT)
     return _document(clock(), own, person=who, known=known, messages=messages), len(own)
 
 

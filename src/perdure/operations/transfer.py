@@ -40,14 +40,14 @@ class ImportReport(Struct):
 
     def to_lines(self) -> list[str]:
         """The report for people to read."""
-        lines = [texts.transfer.sessions_imported(self.imported)]
+        lines = [texts.cli.sessions_imported(self.imported)]
         if self.unchanged:
-            lines.append(texts.transfer.sessions_unchanged(self.unchanged))
+            lines.append(texts.cli.sessions_unchanged(self.unchanged))
         if self.problems:
-            lines.append(texts.transfer.sessions_not_imported(len(self.problems)))
-            lines += [texts.transfer.import_problem(problem.place, problem.reason) for problem in self.problems]
+            lines.append(texts.cli.sessions_not_imported(len(self.problems)))
+            lines += [texts.cli.import_problem(problem.place, problem.reason) for problem in self.problems]
         if self.warnings:
-            lines += [texts.transfer.WARNINGS, *map(texts.transfer.import_warning, self.warnings)]
+            lines += [texts.cli.WARNINGS, *map(texts.cli.import_warning, self.warnings)]
         return lines
 
 
@@ -135,7 +135,7 @@ def read_import(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadImport(texts.transfer.not_utf8(path, error.start), hint=texts.transfer.NOT_UTF8_HINT) from None
+        raise BadImport(texts.cli.not_utf8(path, error.start), hint=texts.cli.NOT_UTF8_HINT) from None
     except OSError as error:
         why = error.strerror or error
-        raise BadImport(texts.transfer.unreadable(path, why), hint=texts.transfer.UNREADABLE_HINT) from None
+        raise BadImport(texts.cli.unreadable(path, why), hint=texts.cli.UNREADABLE_HINT) from None

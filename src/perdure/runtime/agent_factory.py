@@ -137,7 +137,7 @@ class AgentFactory:
     def _offline_toolbox(self) -> Toolbox:
         """The tools of the offline model, which knows no others."""
         work = self._workplace()
-        scripted = shell_tool(work, self._process_records, lambda _: texts.approvals.DANGEROUS_BY_SCRIPT, "danger")
+        scripted = shell_tool(work, self._process_records, lambda _: texts.questions.DANGEROUS_BY_SCRIPT, "danger")
         rehearsal = offline_tools(self._settings.home / "rehearsal.log")
         return FixedTools([*rehearsal, *self._shell_tools(), scripted, self._send_file_tool()])
 
@@ -165,7 +165,7 @@ class AgentFactory:
             case "off":
                 return None
             case "all":
-                return lambda _: texts.approvals.EVERY_COMMAND
+                return lambda _: texts.questions.EVERY_COMMAND
             case _:
                 from perdure.tools.shell_policy.policy import (  # only who has a shell needs it
                     assess_command,

@@ -1,15 +1,16 @@
-"""One attempt at a turn: the context that its agent works in."""
+"""One attempt at a turn: the context in which an agent works, and the run of the agent in it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
 
-from perdure.agents.api import Reply
+from perdure.agents.api import Agent, Reply
+from perdure.containment import find_error, raise_uncontained
 from perdure.core import texts
 from perdure.core.address import Address, split_session_key
 from perdure.core.effects import Effect
@@ -31,19 +32,20 @@ from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.core.recovery.note import note_for_model
 from perdure.core.storable_text import make_storable
-from perdure.errors import ModelError, TurnWaits
+from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits
 from perdure.logs import Log
+from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.question_message import question_reply
 from perdure.runtime.recovery_slots import RecoverySlots
+from perdure.runtime.tasks import FailureLog
 from perdure.runtime.turn_display import TurnDisplay
-from perdure.runtime.turn_journal import TurnJournal
-from perdure.runtime.turn_replies import file_replies, final_replies
+from perdure.runtime.turn_journal import TurnJournal, file_replies, final_replies, question_reply
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
 from perdure.tools.attachments import AttachmentFiles
 
 log = Log("attempt")
+
 
 SIGN_OF_LIFE_SECONDS = 30.0  # between two signs of life of an attempt that waits for a slot
 
@@ -212,3 +214,48 @@ def _log_model_failure(entry: ModelFailed, turn: str, key: str) -> None:
 
 def address_of(key: str) -> Address:
     return split_session_key(key)[1]
+
+
+async def run_agent(attempt: Attempt, agent_for: Callable[[str], Agent], failures: FailureLog) -> None:
+    """Run the agent to the end of the attempt: its turn then has ended, waits, or belongs to somebody else."""
+    try:
+        await attempt.journal.load_history()
+        await attempt.append_recovery_note()
+        agent = agent_for(address_of(attempt.key).platform)
+        await attempt.finish(await agent.run(attempt))
+    except BaseException as error:  # noqa: BLE001 reason: whatever an agent does, its session must stay usable
+        raise_uncontained(error)
+        await _end_with_error(attempt, error, failures)
+    finally:
+        await attempt.display.stop()
+
+
+async def fail_turn(attempt: Attempt, error: str) -> bool:
+    """End the turn of an attempt as failed. False: the turn no longer belongs to this attempt."""
+    try:
+        await attempt.fail(error)
+    except TurnMoved as moved:
+        log.info("attempt_ended", turn=attempt.turn, why=moved.message)
+        return False
+    return True
+
+
+async def _end_with_error(attempt: Attempt, error: BaseException, failures: FailureLog) -> None:
+    moved = find_error(error, TurnMoved, TurnWaits)
+    if moved is not None:
+        log.info("attempt_ended", turn=attempt.turn, why=moved.message)
+    elif isinstance(error, ModelError):
+        await _fail_until_saved(attempt, error.message, failures)
+    else:
+        log.crash("agent_crashed", error, turn=attempt.turn)
+        text = texts.turns.NEWER_ENTRY if isinstance(error, NewerEntry) else texts.turns.AGENT_CRASHED
+        await _fail_until_saved(attempt, text, failures)
+
+
+async def _fail_until_saved(attempt: Attempt, error: str, failures: FailureLog) -> None:
+    """End the turn as failed, and retry until that is stored: a turn that nobody runs must not stay open."""
+    backoff = Backoff()
+    while True:
+        if await failures.contain("failure_not_saved", fail_turn(attempt, error)):
+            return
+        await asyncio.sleep(backoff.failed())

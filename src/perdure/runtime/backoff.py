@@ -1,12 +1,21 @@
-"""How long to wait before something that failed is tried again, by name."""
+"""When something that failed is tried again: pauses that grow with every failure, and the wait for the store."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeVar
 
 from perdure.core.backoff import backoff_delay
+from perdure.errors import Unavailable
+from perdure.logs import Log
 from perdure.runtime.clocks import steady_clock
+from perdure.runtime.wakeups import STORE_RETRY_SECONDS
 from perdure.store.ids import Clock
+
+log = Log("backoff")
+
+T = TypeVar("T")
 
 FIRST_DELAY_SECONDS = 0.5
 MAX_DELAY_SECONDS = 60.0
@@ -48,3 +57,16 @@ class Backoff:
 
     def forget_all_but(self, names: Collection[str]) -> None:
         self._failures = {name: known for name, known in self._failures.items() if name in names}
+
+
+async def retry_while_unavailable(
+    operation: Callable[[], Awaitable[T]], *, on_wait: Callable[[], None] = lambda: None, **fields: str
+) -> T:
+    """Await the operation, again after every `Unavailable`; `on_wait` is called before each wait."""
+    while True:
+        try:
+            return await operation()
+        except Unavailable as error:
+            log.warning("waiting_for_store", **fields, error=error.message)
+            on_wait()
+            await asyncio.sleep(STORE_RETRY_SECONDS)

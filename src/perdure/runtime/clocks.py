@@ -1,8 +1,13 @@
-"""The two clocks of a gateway: one tells the time of day, the other how much time has passed."""
+"""The clocks of a gateway, and due times, which a wall clock that is set does not move.
+
+A due time on record is a time of the wall clock, which may be set while we wait, and may have been set while no
+gateway ran. So whoever waits for one also says how long its own delay is.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from msgspec import Struct
 
@@ -19,3 +24,31 @@ class Clocks(Struct, frozen=True):
 
     wall: Clock = wall_clock
     steady: Clock = steady_clock
+
+
+class Deadline(Struct, frozen=True):
+    due_at: int  # by the wall clock, as it is on record
+    until: int  # by the steady clock
+
+
+class DueTimes:
+    """Due times by name. Nothing waits longer than its own delay, however the wall clock is set."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clock = clocks.wall
+        self._steady = clocks.steady
+        self._deadlines: dict[str, Deadline] = {}  # by name
+
+    def remaining_ms(self, name: str, due_at: int, delay: int) -> int:
+        """Milliseconds until `name` is due, when either clock says so. The delay counts from the first look."""
+        left = due_at - self._clock()
+        if left <= 0:
+            return 0
+        known = self._deadlines.get(name)
+        if known is None or known.due_at != due_at:
+            known = Deadline(due_at, self._steady() + min(left, max(0, delay)))
+            self._deadlines[name] = known
+        return max(0, min(left, known.until - self._steady()))
+
+    def forget_all_but(self, names: Collection[str]) -> None:
+        self._deadlines = {name: known for name, known in self._deadlines.items() if name in names}

@@ -24,13 +24,13 @@ from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.backoff import Backoff
+from perdure.runtime.clocks import DueTimes
 from perdure.runtime.delivery_send import DeliveryPostponed, DeliverySend
-from perdure.runtime.due_times import DueTimes
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
-from perdure.store.notice_parts import split_notice
 from perdure.store.outbox import OutboxDelivery, OutboxReply
+from perdure.store.outbox_verbs import split_notice
 from perdure.tools.attachments import AttachmentFiles
 
 log = Log("delivery")

@@ -18,8 +18,8 @@ from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
 from perdure.errors import NotConnected, SendRefused, SendRetry
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities
+from perdure.runtime.backoff import retry_while_unavailable
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.tasks import FailureLog
 from perdure.store.outbox import OutboxDelivery
 from perdure.tools.attachments import AttachmentFiles

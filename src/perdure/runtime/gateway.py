@@ -21,8 +21,7 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.runtime.clocks import Clocks, steady_clock
 from perdure.runtime.configured_platforms import configured_adapters
 from perdure.runtime.connections import Connections
-from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.lease import Lease
+from perdure.runtime.gateway_run import GatewayRun, Lease
 from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.wakeups import Feed, Wakeups

@@ -1,15 +1,46 @@
-"""One start of the gateway, as every loop of it needs to know it."""
+"""One start of the gateway, as its loops know it: the lease of the run, and what they share."""
 
 from __future__ import annotations
+
+import time
 
 from msgspec import Struct
 
 from perdure.runtime.clocks import Clocks
 from perdure.runtime.connections import Connections
-from perdure.runtime.lease import Lease
 from perdure.runtime.tasks import GatewayTasks
-from perdure.runtime.wakeups import Wakeups
+from perdure.runtime.wakeups import WakeEvent, Wakeups
 from perdure.store.api import Store
+
+MARGIN_MS = 5_000  # for the clocks of two machines, and the way to the database and back
+
+
+class Lease:
+    """Valid for a while after each heartbeat; for ever where a lock keeps every other gateway out.
+
+    The database fences late records, but not the world: so before every effect and every send we also look at a
+    clock that goes on while the machine sleeps or we are stopped. A gateway that is frozen between this look and
+    the effect may still perform that one effect; nothing can prevent that from here.
+    """
+
+    def __init__(self, length_ms: int | None) -> None:
+        self._length = None if length_ms is None else (length_ms - MARGIN_MS) / 1000
+        self._until = 0.0
+        self._renewed = WakeEvent()
+        self.renew(time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    def renew(self, asked_at: float) -> None:
+        """The heartbeat that was begun at `asked_at` has been recorded: nobody has taken over."""
+        self._until = asked_at + (self._length or 0.0)
+        self._renewed.wake()
+
+    async def wait_until_valid(self) -> None:
+        """Return while the lease is valid. If it has run out, wait until a heartbeat proves that it is ours.
+
+        A heartbeat that finds our run declared dead ends the gateway, and with it whoever waits here.
+        """
+        while self._length is not None and time.clock_gettime(time.CLOCK_BOOTTIME) > self._until:
+            await self._renewed.wait()
 
 
 class GatewayRun(Struct, frozen=True, eq=False):

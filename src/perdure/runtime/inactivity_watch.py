@@ -25,8 +25,7 @@ from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.runner import TurnRunner
-from perdure.runtime.running import RunningTurn
+from perdure.runtime.runner import RunningTurn, TurnRunner
 from perdure.runtime.tasks import FailureLog
 
 log = Log("inactivity_watch")

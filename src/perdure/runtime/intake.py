@@ -1,4 +1,4 @@
-"""From a platform into the inbox: store, only then acknowledge, then wake whoever answers."""
+"""The intake: stores each event of a platform, and wakes whoever acts on it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from msgspec.structs import replace
 from perdure.config import Settings
 from perdure.containment import raise_uncontained
 from perdure.core import texts
+from perdure.core.address import parent_session_key
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Pick, Stored
 from perdure.core.printable_text import printable_line
+from perdure.core.queue import Fate
+from perdure.core.recovery.decision import InterruptionReason
 from perdure.core.storable_text import make_storable, validate_struct
 from perdure.errors import NotStored, PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Event
 from perdure.runtime.access import Access
+from perdure.runtime.commands.spec import GatewayControl
+from perdure.runtime.drain import TransientNotices
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.message_router import MessageRouter
+from perdure.runtime.recovery_slots import RecoverySlots
+from perdure.runtime.runner import TurnRunner
 from perdure.runtime.session_resets import active_resets
 from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import Wakeups
 from perdure.store.authorisation import not_allowed_reason
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import InboxKind
@@ -29,6 +36,55 @@ from perdure.store.pairings import PairingRefusal, new_code, reject_unknown_pers
 from perdure.store.session_verbs import renew_if_due
 
 log = Log("intake")
+
+
+class MessageRouter:
+    """Decides by what the store has made of a message which loops it concerns."""
+
+    def __init__(
+        self,
+        wakeups: Wakeups,
+        runner: TurnRunner,
+        slots: RecoverySlots,
+        notices: TransientNotices,
+        control: GatewayControl,
+    ) -> None:
+        self._wakeups = wakeups
+        self._runner = runner
+        self._slots = slots
+        self._notices = notices
+        self._control = control
+
+    def route(self, stored: Stored, inbound: Inbound, *, is_command: bool) -> None:
+        match stored.fate:
+            case Fate.FULL:
+                self._wakeups.wake_delivery(stored.key)
+            case Fate.EXPIRED:
+                self._wakeups.wake_expiry()
+            case _:
+                self._route_accepted(stored, inbound, is_command=is_command)
+
+    def _route_accepted(self, stored: Stored, inbound: Inbound, *, is_command: bool) -> None:
+        self._wakeups.publish(parent_session_key(stored.key))
+        if stored.ended is not None:
+            self._runner.stop_attempt(stored.ended)
+        if is_command:
+            self._wakeups.wake_commands()
+            return
+        self._slots.prioritise(stored.key)
+        self._wakeups.wake_runner(stored.key)
+        if inbound.attachments:
+            self._wakeups.wake_attachments()
+        if stored.quiet:
+            self._wakeups.wake_runner_after_quiet(stored.key)
+        self._notify_while_stopping(stored, inbound)
+
+    def _notify_while_stopping(self, stored: Stored, inbound: Inbound) -> None:
+        """Tell the sender, while the gateway stops, that the message is stored and answered after the start."""
+        if self._control.stopping is not None and stored.fate is Fate.WAITS:
+            restart = self._control.stopping is InterruptionReason.RESTART_TIMEOUT
+            self._notices.notify(inbound.address, texts.recovery.message_stored(restart=restart))
+
 
 MAX_CONCURRENT_EVENTS = 256
 MAX_SENDER_NAME_CHARACTERS = 200

@@ -8,7 +8,7 @@ from typing import Protocol
 from perdure.core import texts
 from perdure.errors import OutcomeUnknown, PerdureError
 from perdure.logs import Log
-from perdure.runtime.store_retry import retry_while_unavailable
+from perdure.runtime.backoff import retry_while_unavailable
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import Process, ProcessEnd, ProcessRequest

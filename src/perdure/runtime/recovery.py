@@ -20,23 +20,23 @@ from perdure.core.recovery.decision import (
     RecoveryPolicy,
     decide,
 )
-from perdure.core.recovery.pending_requests import pending_request
+from perdure.core.recovery.tail import pending_request
 from perdure.errors import NewerEntry
 from perdure.logs import Log
 from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.question_message import question_reply
-from perdure.runtime.recovery_apply import DecisionApplier
-from perdure.runtime.recovery_context import RecoveryContextReader
+from perdure.runtime.recovery_apply import DecisionApplier, RecoveryContextReader
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.session_repair import SessionRepair
 from perdure.runtime.tasks import FailureLog
+from perdure.runtime.turn_journal import question_reply
 from perdure.store.database import Tx
 from perdure.store.runs import RunStart
 from perdure.store.transitions import RequestOutcome, Turn
 
 log = Log("recovery")
+
 
 PAUSE_AFTER_UNCLEAN_STARTS = 3  # unclean starts within a few minutes, with turns to resume
 

@@ -1,26 +1,93 @@
-"""Claims a session's next turn and runs it. Claiming is the only way a turn begins to run."""
+"""The turn runner: claims turns and runs their attempts; it knows every turn that runs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from perdure.agents.api import Agent
 from perdure.errors import Unavailable
 from perdure.logs import Log
-from perdure.runtime.agent_run import fail_turn, run_agent
-from perdure.runtime.attempt import Attempt, TurnLimits
+from perdure.runtime.attempt import Attempt, TurnLimits, fail_turn, run_agent
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
-from perdure.runtime.running import AttemptEnds, ClaimGate, RunningTurn, ServedSession
 from perdure.runtime.session_repair import SessionRepair
 from perdure.runtime.tasks import FailureLog
-from perdure.runtime.wakeups import POLL_SECONDS
+from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
 from perdure.store.claims import Claim
 from perdure.tools.attachments import AttachmentFiles
 
 log = Log("runner")
+
+
+class RunningTurn(Struct, eq=False):
+    """A turn whose attempt runs now."""
+
+    attempt: Attempt
+    task: asyncio.Task[None]  # in which the agent runs
+    abandoned: asyncio.Event  # set when the runner no longer waits for an attempt that was stopped
+
+
+class ServedSession(Struct, eq=False):
+    """A session that may have a turn to claim, or whose turns are being run."""
+
+    woken: bool = False  # the session may have a turn that the last claim did not see
+    task: asyncio.Task[None] | None = None  # in which its turns are claimed and run
+    running: RunningTurn | None = None
+
+
+class ClaimGate:
+    """Sessions between a claim and the first moment of its attempt, and turns that were ended meanwhile.
+
+    A turn that somebody ends while its claim is under way has no attempt yet that could be stopped: the runner
+    asks `was_stopped` before it begins one.
+    """
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._stopped: set[str] = set()  # turns
+        self._left = WakeEvent()
+
+    def enter(self, key: str) -> None:
+        self._keys.add(key)
+
+    def leave(self, key: str) -> None:
+        self._keys.discard(key)
+        if not self._keys:
+            self._stopped.clear()
+        self._left.wake()
+
+    def stop(self, turn: str) -> None:
+        """Remember that a turn has been ended, if it may be the turn of a claim under way."""
+        if self._keys:
+            self._stopped.add(turn)
+
+    def was_stopped(self, turn: str) -> bool:
+        return turn in self._stopped
+
+    async def wait_until_empty(self) -> None:
+        while self._keys:
+            await self._left.wait()
+
+
+class AttemptEnds:
+    """Events for those who wait until the next attempt of a turn has ended."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, asyncio.Event] = {}  # by turn
+
+    def expect(self, turn: str) -> asyncio.Event:
+        return self._events.setdefault(turn, asyncio.Event())
+
+    def signal(self, turn: str) -> None:
+        """The attempt of a turn has ended, or there will be none."""
+        event = self._events.pop(turn, None)
+        if event is not None:
+            event.set()
+
 
 ATTEMPT_STOP_SECONDS = 3.0  # for an attempt to end after it was stopped
 CLOCK_MARGIN_SECONDS = 0.02  # by which one clock may be ahead of another

@@ -12,9 +12,8 @@ from perdure.core.messages import Outbound, Receipt
 from perdure.errors import SendError, TurnMoved
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.lease import Lease
-from perdure.runtime.store_retry import retry_while_unavailable
+from perdure.runtime.backoff import retry_while_unavailable
+from perdure.runtime.gateway_run import GatewayRun, Lease
 from perdure.runtime.wakeups import WakeEvent
 from perdure.store.api import Store
 from perdure.store.ids import Clock

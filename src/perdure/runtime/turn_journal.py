@@ -1,16 +1,21 @@
-"""The journal of one attempt: appends its entries, and waits while the store takes no writes."""
+"""The journal of a turn while an attempt runs, and the replies and questions that it owes."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
+from perdure.core import texts
+from perdure.core.address import background_number, split_session_key
 from perdure.core.conversation import turn_views, visible_turns
-from perdure.core.journal import Entry, JournalRecord, TurnInterrupted, TurnView, fold
+from perdure.core.delivery import split_reply
+from perdure.core.journal import Entry, JournalRecord, QuestionAsked, ToolEnded, TurnInterrupted, TurnView, fold
+from perdure.core.messages import Button, Pick, question_id, question_reply_id
 from perdure.core.queue import QueueRules
+from perdure.core.recovery.tail import times_asked
 from perdure.errors import TurnMoved
+from perdure.runtime.backoff import retry_while_unavailable
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
 
@@ -82,3 +87,54 @@ class TurnJournal:
     def _when_available(self, operation: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Await an operation of the store as long as it takes; waiting counts as a sign of life."""
         return retry_while_unavailable(operation, on_wait=self.alive, turn=self._turn.id)
+
+
+def final_replies(
+    turn: str, key: str, text: str, reply_to: str | None, max_length: int | None
+) -> list[OutboxReply]:
+    """The reply at the end of a turn, in parts that its platform takes; none if the text is empty."""
+    parts = split_reply(texts.background.label(background_number(key), text), max_length)
+    return [OutboxReply(split_session_key(key)[1], turn, tuple(parts), reply_to)] if any(parts) else []
+
+
+def file_replies(turn: str, key: str, entries: Sequence[Entry], reply_to: str | None) -> Iterator[OutboxReply]:
+    """One reply for each file that the results of tool calls send."""
+    for entry in entries:
+        if not isinstance(entry, ToolEnded):
+            continue
+        for number, file in enumerate(entry.files):
+            text = texts.background.label(background_number(key), file.caption) if file.caption else file.name
+            name = f"{turn}.sends.{entry.call}.{number}"
+            yield OutboxReply(split_session_key(key)[1], name, (text,), reply_to, file=file)
+
+
+def question_reply(
+    turn: str, key: str, asked: QuestionAsked, view: TurnView, max_length: int | None, repeat_reason: str = ""
+) -> OutboxReply:
+    """The reply that asks a question of a turn; `repeat_reason` says why a question is asked once more."""
+    work, text = background_number(key), asked.text
+    words = (
+        texts.background.approval(work, text)
+        if asked.approves
+        else texts.background.question(work, text, asked.options)
+    )
+    parts = split_reply(f"{repeat_reason}\n\n{words}" if repeat_reason else words, max_length)
+    name = question_reply_id(turn, asked.question, times_asked(view, asked.question) if repeat_reason else 0)
+    return OutboxReply(split_session_key(key)[1], name, tuple(parts), view.reply_to, _buttons(turn, work, asked))
+
+
+def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tuple[Button, ...]:
+    """One button for each option; pressing it is the same as writing the option."""
+    if asked.approves:
+        pairs = zip(asked.options, ("approve", "deny"), strict=True)
+        name = f"{turn}.{asked.approves}"
+        return tuple(Button(label, texts.background.command(verb, session_number, name)) for label, verb in pairs)
+    name = question_id(turn, asked.question)
+    return tuple(
+        Button(option, _button_text(session_number, option), Pick(name, number))
+        for number, option in enumerate(asked.options)
+    )
+
+
+def _button_text(session_number: int | None, option: str) -> str:
+    return option if session_number is None else texts.background.command("answer", session_number, option)

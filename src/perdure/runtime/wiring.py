@@ -13,7 +13,7 @@ from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.access import Access
 from perdure.runtime.agent_factory import AgentFactory
-from perdure.runtime.attachment_fetcher import AttachmentFetcher, FileLimits
+from perdure.runtime.attachments import AttachmentFetcher, FileLimits, Uploads
 from perdure.runtime.attempt import TurnLimits
 from perdure.runtime.command_cleanup import CommandCleanup
 from perdure.runtime.commands.registry import CommandLimits, CommandLoop
@@ -24,9 +24,8 @@ from perdure.runtime.erasure import Eraser, RetentionLoop
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.inactivity_watch import InactivityWatch
-from perdure.runtime.intake import Intake
+from perdure.runtime.intake import Intake, MessageRouter
 from perdure.runtime.message_expiry import MessageExpiry
-from perdure.runtime.message_router import MessageRouter
 from perdure.runtime.platform_start import PlatformStart
 from perdure.runtime.process_records import StoredProcessRecords
 from perdure.runtime.process_watcher import ProcessWatcher
@@ -34,7 +33,6 @@ from perdure.runtime.recovery import Recoverer, RecoveryLimits
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog, TaskSet
-from perdure.runtime.uploads import Uploads
 from perdure.store.runs import RunStart
 from perdure.tools.attachments import AttachmentFiles
 

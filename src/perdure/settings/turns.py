@@ -1,14 +1,42 @@
-"""Settings of waiting messages, inactive turns, progress notices, goals and background sessions."""
+"""Settings of sessions, waiting messages, turns, progress notices, goals, background sessions and replies."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from perdure.core.delivery import UnknownSendPolicy
 from perdure.core.queue import QueueMode
-from perdure.settings.value_types import Duration, PositiveCount
+from perdure.settings.value_types import Duration, PositiveCount, TimeOfDay
+
+
+class SessionSettings(msgspec.Struct, frozen=True):
+    """When a conversation is begun afresh by itself. The one before stays, and `/resume` brings it back."""
+
+    idle: Annotated[
+        Duration,
+        Meta(
+            description="A message that comes after so long a silence begins a fresh conversation; 0 means never.",
+            examples=["12h"],
+        ),
+    ] = 0.0
+    daily: Annotated[
+        TimeOfDay | None,
+        Meta(
+            description="The first message after this time of the day, by this machine's clock, begins a fresh "
+            "conversation.",
+            examples=["04:00"],
+        ),
+    ] = None
+    groups: Annotated[
+        Literal["shared", "person"],
+        Meta(
+            description="In a group, everybody talks in one conversation (`shared`), or each person has one of "
+            "their own (`person`). A guest always has one of their own."
+        ),
+    ] = "shared"
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
@@ -107,3 +135,18 @@ class BackgroundSettings(msgspec.Struct, frozen=True):
     at_once: Annotated[
         PositiveCount, Meta(description="How many works may go on in the background of one chat.")
     ] = 5
+
+
+class DeliverySettings(msgspec.Struct, frozen=True):
+    """How replies are sent."""
+
+    unknown: Annotated[
+        UnknownSendPolicy,
+        Meta(
+            description="A reply that may or may not have arrived is sent again with a mark (`resend`), "
+            "or given up with a notice (`drop`)."
+        ),
+    ] = "resend"
+    max_age: Annotated[Duration, Meta(description="A reply that could not be sent for this long expires.")] = (
+        86400.0
+    )

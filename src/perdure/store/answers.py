@@ -11,8 +11,17 @@ from msgspec.structs import replace
 from perdure.core import texts
 from perdure.core.address import decode_session_key, parent_session_key
 from perdure.core.journal import APPROVED, DENIED, TOO_LATE, QuestionAnswered, QuestionAsked
-from perdure.core.messages import Attachment, Inbound, Pick, Sender, Stored
-from perdure.core.question_ids import is_id_of_question, question_id, question_reply_id, turn_of_question
+from perdure.core.messages import (
+    Attachment,
+    Inbound,
+    Pick,
+    Sender,
+    Stored,
+    is_id_of_question,
+    question_id,
+    question_reply_id,
+    turn_of_question,
+)
 from perdure.core.queue import Fate
 from perdure.core.turn import TurnState
 from perdure.store import inbox, tombstones, transitions

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import split_session_key
-from perdure.core.goals import GoalOutcome, goal_outcome
+from perdure.core.commands import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState

@@ -13,8 +13,7 @@ from perdure.core.address import split_session_key
 from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.delivery import DeliveryState
 from perdure.core.journal import Cause
-from perdure.core.messages import Inbound, Stored
-from perdure.core.question_ids import question_of_reply
+from perdure.core.messages import Inbound, Stored, question_of_reply
 from perdure.core.queue import Fate, QueueMode, QueueRules, needs_quiet
 from perdure.core.storable_text import to_json
 from perdure.store import attachments, busy_modes, outbox, sessions, tombstones

@@ -19,7 +19,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Inbound, Sender
 from perdure.core.recovery.decision import RecoveryChoice
-from perdure.core.recovery.pending_requests import PERSON_RULE
+from perdure.core.recovery.tail import PERSON_RULE
 from perdure.core.session import CancelReason, ResetRule, SessionState, due_reset_reason
 from perdure.core.turn import TurnState
 from perdure.store import inbox, leases, outbox, previews, reports, sessions, transitions

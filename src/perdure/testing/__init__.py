@@ -4,15 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from perdure.testing.agent_conformance import AgentConformance
-from perdure.testing.crashes import Crash, CrashingDatabase, KillingDatabase
-from perdure.testing.faults import FaultyDatabase, SettableClock
+from perdure.testing.faults import Crash, CrashingDatabase, FaultyDatabase, KillingDatabase, SettableClock
 from perdure.testing.plans import Plan, Question, Step
 from perdure.testing.recording_turn import RecordingTurn
 from perdure.testing.simulated_platform import SimulatedPlatform
 
 if TYPE_CHECKING:
     from perdure.testing.adapter_conformance import AdapterConformance, Mishap, PlatformStage, Seen
-    from perdure.testing.cut_line import CutLine
+    from perdure.testing.local_server import CutLine
     from perdure.testing.providers import (
         Asked,
         Constant,

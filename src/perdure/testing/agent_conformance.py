@@ -18,7 +18,7 @@ from perdure.core.conversation import AssistantMessage, build_conversation
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, MessagesJoined, QuestionAsked, ToolEnded, ToolStarted, TurnView, fold
 from perdure.errors import StoreBroken, TurnWaits
-from perdure.testing.crashes import Crash
+from perdure.testing.faults import Crash
 from perdure.testing.plans import DONE, FAILED, UNKNOWN, Plan, Question, Step, find_call, has_ended, is_in_doubt
 from perdure.testing.recording_turn import RecordingTurn
 

@@ -1,10 +1,18 @@
-"""A clock that can be set, and a database whose writes can fail."""
+"""Crashes at chosen moments, a clock that can be set, and a database whose writes can fail.
+
+`CrashingDatabase` is for a gateway inside the test's process: from the chosen call on the database refuses every
+call, as if the process had been killed, so that nothing the gateway does afterwards reaches the disk.
+`KillingDatabase` is for a gateway with a process of its own, and kills that process.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from typing import TypeVar
 
-from perdure.errors import StoreBroken, StoreError, StoreFull
+from perdure.errors import Killed, StoreBroken, StoreError, StoreFull
 from perdure.store.database import Database, Transaction
 from perdure.store.ids import wall_clock
 
@@ -56,3 +64,91 @@ class FaultyDatabase:
 
     async def close(self) -> None:
         await self.beneath.close()
+
+
+class Crash(Killed):
+    """The simulated kill of a gateway. Not an `Exception`, so that no part of the gateway catches it."""
+
+
+class CrashingDatabase:
+    """Counts every call and crashes at the n-th."""
+
+    def __init__(self, database: Database, at: int | None = None, *, after: bool = False) -> None:
+        self.beneath = database
+        self._at = at
+        self._after = after
+        self._dead = asyncio.Event()
+        self.calls = 0
+        self.ids = database.ids
+        self.exclusive = database.exclusive
+
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        fatal = self._count()
+        if fatal and not self._after:
+            self._die()
+        result = await self.beneath.write(transaction, key=key, at=at)
+        if fatal:
+            self._die()
+        return result
+
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        fatal = self._count()
+        if fatal and not self._after:
+            self._die()
+        result = await self.beneath.read(transaction, at=at)
+        if fatal:
+            self._die()
+        return result
+
+    @property
+    def problem(self) -> str | None:
+        return self.beneath.problem
+
+    @property
+    def crashed(self) -> bool:
+        return self._dead.is_set()
+
+    def kill(self) -> None:
+        """Crash now: every further call raises `Crash`."""
+        self._dead.set()
+
+    async def close(self) -> None:
+        """Close the files and free the locks, as the kernel does for a dead process."""
+        await self.beneath.close()
+
+    def _count(self) -> bool:
+        if self._dead.is_set():
+            raise Crash
+        self.calls += 1
+        return self.calls == self._at
+
+    def _die(self) -> None:
+        self._dead.set()
+        raise Crash
+
+
+class KillingDatabase(CrashingDatabase):
+    """Kills its own process with SIGKILL at the n-th call, for a gateway that has a process to itself."""
+
+    _full_from: int | None = None  # the number of the first call that is refused as if the disk were full
+    _refuse = 0  # how many more writes are refused
+
+    def arm(self, at: int, *, after: bool, refuse: int = 0) -> None:
+        """Kill the process at the n-th call from now on.
+
+        With `refuse`, that many writes are refused instead, as if the disk were full; the process is killed at the
+        last of them unless `after`.
+        """
+        self._at, self._after = (self.calls + at, after) if not refuse else (None, after)
+        self._full_from, self._refuse = self.calls + at, refuse
+
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        if self._refuse and self._full_from is not None and self.calls >= self._full_from:
+            self._refuse -= 1
+            if not self._refuse and not self._after:
+                self._die()
+            raise StoreFull("not written: the disk is full")
+        return await super().write(transaction, key=key, at=at)
+
+    def _die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -15,7 +15,7 @@ from perdure.runtime.clocks import steady_clock
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
-from perdure.testing.crashes import Crash, CrashingDatabase
+from perdure.testing.faults import Crash, CrashingDatabase
 from perdure.testing.waiting import eventually
 
 

@@ -29,7 +29,7 @@ from perdure.core.messages import Attachment, Sender
 from perdure.core.recovery.decision import RecoveryPolicy
 from perdure.core.recovery.note import note_for_model
 from perdure.errors import StoreBroken, TurnWaits
-from perdure.testing.crashes import Crash
+from perdure.testing.faults import Crash
 
 ANN = Sender("ann", "Ann")
 TICK_MS = 1000  # milliseconds between two records

@@ -1,11 +1,14 @@
-"""The ASGI application: the routes of the HTTP API and the pages, behind the login."""
+"""The ASGI application: the HTTP API and the pages behind the login, and the webhooks of platforms."""
 
 from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from perdure.core import texts
 from perdure.errors import BadPerson, NewerEntry, NotFound, NotTaken, TooManyTries, Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
@@ -19,15 +22,14 @@ from perdure.web.api.overview import OverviewApi
 from perdure.web.api.people import PeopleApi
 from perdure.web.api.processes import ProcessApi
 from perdure.web.api.questions import QuestionApi
-from perdure.web.api.sessions import SessionApi
-from perdure.web.api.turns import TurnApi
+from perdure.web.api.sessions import SessionApi, TurnApi
 from perdure.web.auth.headers import SecurityHeaders
 from perdure.web.auth.login import Authenticator
 from perdure.web.auth.origin import HostNames
 from perdure.web.openapi import DescriptionApi
-from perdure.web.pages.chat import ChatPage
 from perdure.web.pages.console import ConsolePages
-from perdure.web.pages.rendering import StaticFileApi
+from perdure.web.pages.rendering import ChatPage, StaticFileApi
+from perdure.web.requests import read_body
 from perdure.web.responses import (
     HttpRefusal,
     crash_response,
@@ -36,8 +38,24 @@ from perdure.web.responses import (
     refusal_response,
     unavailable_response,
 )
-from perdure.web.routes import collect_routes
-from perdure.web.webhooks import WebhookApi
+from perdure.web.routes import GatewayApi, collect_routes, route
+
+
+class WebhookApi(GatewayApi):
+    @route(
+        "POST",
+        "/hooks/{platform}",
+        "what a platform posts by itself, such as [Telegram](telegram.md#with-a-webhook)",
+        login="no",
+    )
+    async def post(self, request: Request) -> Response:
+        """Hand the request to its adapter, which reports success only after the update is stored."""
+        name = request.path_params["platform"]
+        adapter = next((each for each in self._gateway.adapters if each.name == name and each.takes_posts), None)
+        if adapter is None:
+            raise HttpRefusal(404, texts.http.unknown_webhook(request.url.path), texts.http.PATHS_HINT)
+        answered = await adapter.take_post(dict(request.headers), await read_body(request))
+        return Response(answered.body, answered.status, media_type=answered.media_type)
 
 
 def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervised: bool = False) -> ASGIApp:

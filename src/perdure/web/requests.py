@@ -19,13 +19,13 @@ from perdure.store.decisions import CURSOR
 from perdure.store.sessions import SessionFilter
 from perdure.web.api.events import EventCursor
 from perdure.web.responses import HttpRefusal
-from perdure.web.schemas.chats import (
+from perdure.web.schemas import (
     AnswerQuestionRequest,
     DecideApprovalRequest,
     EditMessageRequest,
     NewMessageRequest,
+    PersonRequest,
 )
-from perdure.web.schemas.people import PersonRequest
 
 T = TypeVar("T")
 P = TypeVar("P", bound=PersonRequest)

@@ -1,10 +1,23 @@
-"""The tail of a turn: what its content ends with. The gateway's own entries are never the tail."""
+"""The tail of a turn: what its content ends with, and what a person has asked of it since."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from perdure.core.journal import CallProgress, ModelAnswered, ToolEnded, TurnView
+from msgspec import Struct
+
+from perdure.core.journal import (
+    CallProgress,
+    ModelAnswered,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    ToolEnded,
+    TurnClaimed,
+    TurnView,
+)
+from perdure.core.messages import Sender
+from perdure.core.roles import Right
 
 # The finish reasons of a complete answer, in lower case, by any provider. Any other (length, max_tokens,
 # content_filter, error, none at all) means that the response is truncated.
@@ -73,3 +86,35 @@ def tail_of(view: TurnView) -> Tail:
 def _lacks_result(call: CallProgress) -> bool:
     """Whether the call has no result. `cancelled` is none: the gateway wrote it when the turn ended first."""
     return call.ended is None or call.ended.outcome == "cancelled"
+
+
+PERSON_RULE = "person"  # the rule of a decision that a person made, with `/resume`
+
+
+class PendingRequest(Struct, frozen=True):
+    """Who requested it, when, the right that it needs, and the question that it answers, if any."""
+
+    by: Sender
+    at: int
+    right: Right
+    question: QuestionAsked | None = None
+
+
+def pending_request(view: TurnView) -> PendingRequest | None:
+    """The newest request of a person since the turn's last claim; None if there is none."""
+    for record in reversed(view.records):
+        match record.entry:
+            case TurnClaimed():
+                return None
+            case QuestionAnswered(by=by):
+                asked = view.question
+                return PendingRequest(by, record.at, "approve" if asked and asked.approves else "talk", asked)
+            case RecoveryDecided(rule=rule, evidence={"by": str(person)}) if rule == PERSON_RULE:
+                return PendingRequest(Sender(person), record.at, "command")
+    return None
+
+
+def times_asked(view: TurnView, question: str) -> int:
+    """How often a question was asked."""
+    entries = (record.entry for record in view.records)
+    return sum(isinstance(entry, QuestionAsked) and entry.question == question for entry in entries)

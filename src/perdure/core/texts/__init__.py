@@ -5,7 +5,6 @@ uses these texts.
 """
 
 from perdure.core.texts import (
-    approvals,
     attachments,
     background,
     chat_commands,
@@ -18,7 +17,6 @@ from perdure.core.texts import (
     file_tools,
     goals,
     http,
-    login,
     mcp,
     offline_model,
     people,
@@ -32,15 +30,11 @@ from perdure.core.texts import (
     recovery,
     recovery_note,
     shell,
-    supervisor,
-    telegram,
     tool_calls,
-    transfer,
     turns,
 )
 
 __all__ = [
-    "approvals",
     "attachments",
     "background",
     "chat_commands",
@@ -53,7 +47,6 @@ __all__ = [
     "file_tools",
     "goals",
     "http",
-    "login",
     "mcp",
     "offline_model",
     "people",
@@ -67,9 +60,6 @@ __all__ = [
     "recovery",
     "recovery_note",
     "shell",
-    "supervisor",
-    "telegram",
     "tool_calls",
-    "transfer",
     "turns",
 ]

@@ -1,8 +1,10 @@
-"""What the commands of the command line and the terminal chat print."""
+"""What the command line prints: its commands, the terminal chat, the supervisor, exports and imports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from perdure.core.exit_report import signal_name
 
 
 def ready(url: str) -> str:
@@ -100,3 +102,90 @@ def chat_status(text: str) -> str:
 
 def chat_tool_started(tool: str) -> str:
     return f"({tool} …)"
+
+
+def could_not_start(error: object) -> str:
+    return f"could not be started ({error})"
+
+
+def asked_for_restart(lifetime_seconds: float) -> str:
+    return f"asked for a restart {_after(lifetime_seconds)}"
+
+
+def ended(code: int, lifetime_seconds: float) -> str:
+    """How a gateway ended; a code below zero is the signal that killed it."""
+    how = f"ended with exit code {code}" if code >= 0 else f"was killed by {signal_name(-code)}"
+    return f"{how} {_after(lifetime_seconds)}"
+
+
+def _after(seconds: float) -> str:
+    return f"after {seconds:.0f} s" if seconds >= 10 else f"after {seconds:.1f} s"
+
+
+def stays_down(ending: str) -> str:
+    return f"The gateway {ending}; it stays down until what it reported is mended."
+
+
+def ended_while_stopping(ending: str) -> str:
+    return f"The gateway {ending}, while it was stopping."
+
+
+def starts_again(ending: str, deaths: int, delay_seconds: float) -> str:
+    """Say that a gateway is started again, and when, if it has died several times in a row."""
+    if delay_seconds:
+        return (
+            f"The gateway {ending}; it has died {deaths} times in a row, starting it again in {delay_seconds:g} s."
+        )
+    return f"The gateway {ending}; starting it again."
+
+
+def sessions_exported(count: int) -> str:
+    return f"{count} session{'' if count == 1 else 's'} exported."
+
+
+def sessions_imported(count: int) -> str:
+    return f"{_sessions_were(count)} imported."
+
+
+def sessions_unchanged(count: int) -> str:
+    return f"{_sessions_were(count)} here already and unchanged."
+
+
+def sessions_not_imported(count: int) -> str:
+    return f"{_sessions_were(count)} not imported:"
+
+
+def import_problem(place: str, reason: str) -> str:
+    return f"  {place}: {reason}"
+
+
+WARNINGS = "Worth knowing:"
+
+
+def import_warning(warning: str) -> str:
+    return f"  {warning}"
+
+
+def _sessions_were(count: int) -> str:
+    return "1 session was" if count == 1 else f"{count} sessions were"
+
+
+def not_utf8(path: object, position: int) -> str:
+    return f"{path} is not text: expected UTF-8, got something else at byte {position}"
+
+
+NOT_UTF8_HINT = "Give it a file that `perdure export` wrote."
+
+
+def unreadable(path: object, why: object) -> str:
+    return f"{path} cannot be read: {why}"
+
+
+UNREADABLE_HINT = "Check the name, and that you may read it."
+
+
+def nothing_of_person(person: str) -> str:
+    return f"nothing of {person} is here"
+
+
+NOTHING_OF_PERSON_HINT = "`perdure people` and `perdure sessions` list who is known."

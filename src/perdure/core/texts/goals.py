@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.goals import GOAL_GIVEN_UP, GOAL_REACHED
+from perdure.core.commands import GOAL_GIVEN_UP, GOAL_REACHED
 from perdure.core.texts import phrases
 
 

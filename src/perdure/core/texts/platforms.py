@@ -1,4 +1,4 @@
-"""Why a platform is not connected, or an event from it was not stored."""
+"""Why a platform is not connected or an event from it was not stored, and messages about Telegram."""
 
 from __future__ import annotations
 
@@ -22,3 +22,39 @@ def not_connected(platform: str) -> str:
 
 def reconnecting(problem: str) -> str:
     return f"{problem}. It is tried again by itself."
+
+
+UNKNOWN_BOT = (
+    "Telegram does not know this bot: its token is wrong or was revoked. Ask @BotFather for the token, set "
+    "platforms.telegram.token to it, and start the gateway again"
+)
+CONTESTED = (
+    "another program reads the messages of this Telegram bot, and only one can: stop the other one, or give each "
+    "a bot of its own"
+)
+WEBHOOK_REMOVED = (
+    "Telegram posted the messages of this bot to a webhook. That is removed, and we ask for them from now on; "
+    "if this comes again, another program sets the webhook: give each a bot of its own"
+)
+BLOCKED = "the person has blocked the bot, or is gone"
+KICKED = "the bot is not in this chat any more"
+MUTED = "the bot may not write in this chat: make it an administrator, or let members write"
+NO_TOPIC = "the topic was deleted or closed"
+NO_CHAT = "there is no such chat, or the person has never begun one with the bot"
+WEBHOOK_TAKEN = (
+    "another program has taken this Telegram bot's webhook away: stop the other one, or give each a bot of its own"
+)
+NOT_FROM_TELEGRAM = "only Telegram may post here"
+UPDATE_NOT_STORED = "not stored; post it again"
+UPDATE_WITHOUT_ID = "an update without a number: it cannot be confirmed, and is not taken"
+
+
+def webhook_fails(url: str, problem: str) -> str:
+    return f"Telegram cannot post to {url}: {problem}"
+
+
+def update_too_large(size: int, limit: int) -> str:
+    return f"an update of {size} bytes is not taken: more than {limit} bytes are no message of Telegram's"
+
+
+FILE_TOO_LARGE = "it is larger than 20 MB, and Telegram gives bots no larger ones"

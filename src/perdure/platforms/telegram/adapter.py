@@ -21,10 +21,17 @@ from perdure.core.storable_text import repair_json
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry, WebhookResponse
 from perdure.platforms.telegram.bot_api import BotApiClient, CallRefused, bad_token
-from perdure.platforms.telegram.message_writer import MAX_MESSAGE_UNITS, MessageWriter, chat_parameters
-from perdure.platforms.telegram.pending_update import MAX_STORED_CHARS, PendingUpdate
-from perdure.platforms.telegram.updates import ALLOWED_UPDATES, NotUnderstood, Update, UpdateReader, User
-from perdure.platforms.telegram.uploads import MAX_FILE_BYTES
+from perdure.platforms.telegram.limits import MAX_FILE_BYTES, MAX_MESSAGE_UNITS
+from perdure.platforms.telegram.message_writer import MessageWriter, chat_parameters
+from perdure.platforms.telegram.updates import (
+    ALLOWED_UPDATES,
+    MAX_STORED_CHARS,
+    NotUnderstood,
+    PendingUpdate,
+    Update,
+    UpdateReader,
+    User,
+)
 from perdure.platforms.telegram.webhook import CHECK_SECONDS, Webhook
 
 PUBLIC_API = "https://api.telegram.org"
@@ -140,13 +147,13 @@ class TelegramAdapter(Adapter):
 
     async def take_post(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         if self._webhook is None or not self._webhook.is_authentic(headers):
-            return WebhookResponse(401, texts.telegram.NOT_FROM_TELEGRAM)
+            return WebhookResponse(401, texts.platforms.NOT_FROM_TELEGRAM)
         if self._reader is None:
-            return WebhookResponse(503, texts.telegram.UPDATE_NOT_STORED)
+            return WebhookResponse(503, texts.platforms.UPDATE_NOT_STORED)
         update = PendingUpdate(msgspec.Raw(repair_json(body)), self._account)
         event = self._to_event(update)
         stored = event is None or await self._webhook.submit(event, update)
-        return WebhookResponse() if stored else WebhookResponse(503, texts.telegram.UPDATE_NOT_STORED)
+        return WebhookResponse() if stored else WebhookResponse(503, texts.platforms.UPDATE_NOT_STORED)
 
     async def _get_updates(self) -> list[msgspec.Raw]:
         params = {"offset": self._offset, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED_UPDATES}
@@ -180,10 +187,10 @@ class TelegramAdapter(Adapter):
         except CallRefused as refused:
             if refused.says("webhook is active"):
                 await self._call_repeatable("deleteWebhook")
-                raise NotConnected(texts.telegram.WEBHOOK_REMOVED) from refused
+                raise NotConnected(texts.platforms.WEBHOOK_REMOVED) from refused
             self._poll_conflict = refused.code == 409
             if self._poll_conflict:
-                raise NotConnected(texts.telegram.CONTESTED) from refused
+                raise NotConnected(texts.platforms.CONTESTED) from refused
             if refused.code == 429:
                 await asyncio.sleep(refused.parameters.retry_after or STORE_RETRY_SECONDS)
             raise bad_token() if refused.code in (401, 404) else NotConnected(refused.message) from refused
@@ -304,5 +311,5 @@ def _fetch_error(refused: CallRefused) -> PerdureError:
     if refused.code == 429:
         return FetchFailed(refused.message)
     return FetchRefused(
-        texts.telegram.FILE_TOO_LARGE if refused.says("too big") else texts.attachments.GONE_FROM_PLATFORM
+        texts.platforms.FILE_TOO_LARGE if refused.says("too big") else texts.attachments.GONE_FROM_PLATFORM
     )

@@ -1,35 +1,213 @@
-"""Calls methods of the Bot API, and translates its refusals into errors of a sender."""
+"""Calls methods of Telegram's Bot API over HTTP, and reads its refusals.
+
+The HTTP client tells senders for certain whether a request left the gateway at all. It is built on h11, which the
+web server has loaded already: see the decision records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+import secrets
+import ssl
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
+import h11
 import msgspec
 from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.messages import LocalFile
 from perdure.core.storable_text import repair_json
-from perdure.errors import NotConnected, PerdureError, SendError, SendRefused, SendRetry, SendUnknown
-from perdure.platforms.telegram.http_client import HttpClient
-from perdure.platforms.telegram.uploads import build_form
+from perdure.errors import (
+    FetchFailed,
+    FetchRefused,
+    NotConnected,
+    PerdureError,
+    SendError,
+    SendRefused,
+    SendRetry,
+    SendUnknown,
+)
+from perdure.http11 import ConnectionPool, HttpConnection, failure_reason
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+FIRST_BYTE_TIMEOUT_SECONDS = 25.0  # of a file
+CHUNK_BYTES = 65536  # of a file that is sent
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024  # of one answer
+
+
+class MultipartForm(Struct, frozen=True):
+    """The body of a request that uploads a file."""
+
+    content_type: str
+    head: bytes
+    file: LocalFile
+    tail: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + self.file.size + len(self.tail)
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """The bytes of the body. If the file has changed its size, the server refuses the body."""
+        yield self.head
+        source = await asyncio.to_thread(Path(self.file.place).open, "rb")
+        with source:
+            while piece := await asyncio.to_thread(source.read, CHUNK_BYTES):
+                yield piece
+        yield self.tail
+
+
+def build_form(params: dict[str, Any], field: str, file: LocalFile) -> MultipartForm:
+    """The parameters of a call as a multipart form, with the file last."""
+    boundary = secrets.token_hex(16)
+    parts = [
+        _part(boundary, f'name="{name}"', _text(value)) for name, value in params.items() if value is not None
+    ]
+    name = file.name.translate({ord(mark): "_" for mark in '"\\\r\n'})
+    head = _part(boundary, f'name="{field}"; filename="{name}"\r\nContent-Type: {file.media_type}', b"")
+    body = b"".join([*parts, head.removesuffix(b"\r\n")])
+    return MultipartForm(
+        f"multipart/form-data; boundary={boundary}", body, file, f"\r\n--{boundary}--\r\n".encode()
+    )
+
+
+def _part(boundary: str, named: str, value: bytes) -> bytes:
+    head = f"--{boundary}\r\nContent-Disposition: form-data; {named}\r\n\r\n"
+    return head.encode() + value + b"\r\n"
+
+
+def _text(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+
+
+class HttpClient:
+    """Posts JSON to one server over reused connections."""
+
+    def __init__(self, root: str) -> None:
+        parts = urlsplit(root)
+        self._host = parts.hostname or ""
+        tls = parts.scheme == "https"
+        secure = ssl.create_default_context if tls else None
+        self._server = ConnectionPool(self._host, parts.port or (443 if tls else 80), secure)
+        self._path = parts.path.rstrip("/")
+        self._authority = parts.netloc.rpartition("@")[2]
+
+    async def post(
+        self, path: str, body: bytes, timeout: float, headers: Sequence[tuple[str, str]] = ()
+    ) -> tuple[int, bytes]:
+        """Post a body; return the status and the body of the answer.
+
+        `NotConnected`: the request was not sent. `SendUnknown`: it was sent, perhaps in part, and no answer came.
+        """
+        return await self._exchange(path, "application/json", len(body), _stream_of(body), timeout, headers)
+
+    async def upload(self, path: str, form: MultipartForm, timeout: float) -> tuple[int, bytes]:
+        """Post a form as `post` does, with no more than one piece of it in memory."""
+        return await self._exchange(path, form.content_type, form.size, form.pieces(), timeout)
+
+    async def _exchange(
+        self,
+        path: str,
+        content_type: str,
+        size: int,
+        body: AsyncGenerator[bytes],
+        timeout: float,
+        more: Sequence[tuple[str, str]] = (),
+    ) -> tuple[int, bytes]:
+        headers = (
+            ("Content-Type", content_type),
+            ("Content-Length", str(size)),
+            ("Accept", "application/json"),
+            *more,
+        )
+        connection = await self._connect()
+        try:
+            async with aclosing(body):
+                await connection.send(self._request("POST", path, *headers), body)
+            async with asyncio.timeout(timeout):
+                status, answer = await _read_response(connection)
+        except (OSError, EOFError, TimeoutError, h11.ProtocolError) as error:
+            connection.abort()
+            raise SendUnknown(f"no answer came from {self._host}: {failure_reason(error)}") from error
+        except BaseException:  # reason: a connection with half an exchange must not be reused
+            connection.abort()
+            raise
+        self._server.release(connection)
+        return status, answer
+
+    async def get(self, path: str) -> AsyncGenerator[bytes]:
+        """Get a path, and yield its body piece by piece. `FetchRefused`: there is no such file."""
+        connection = await self._connect()
+        try:
+            async with asyncio.timeout(FIRST_BYTE_TIMEOUT_SECONDS):
+                await connection.send(self._request("GET", path), _stream_of())
+                head = await connection.read_head()
+            _expect_found(head.status_code)
+            async for piece in connection.read_chunks():
+                yield piece
+        except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError) as error:
+            connection.abort()
+            raise FetchFailed(f"{self._host} did not give it whole: {failure_reason(error)}") from error
+        except BaseException:  # reason: a connection with half an exchange must not be reused
+            connection.abort()
+            raise
+        self._server.release(connection)
+
+    async def close(self) -> None:
+        self._server.close()
+
+    def _request(self, method: str, path: str, *headers: tuple[str, str]) -> h11.Request:
+        target = f"{self._path}{path}"
+        return h11.Request(method=method, target=target, headers=[("Host", self._authority), *headers])
+
+    async def _connect(self) -> HttpConnection:
+        try:
+            return await self._server.connect(CONNECT_TIMEOUT_SECONDS)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise NotConnected(f"{self._host} cannot be reached: {failure_reason(error)}") from error
+
+
+async def _read_response(connection: HttpConnection) -> tuple[int, bytes]:
+    """The status and the complete body of an answer."""
+    head, pieces, size = await connection.read_head(), [], 0
+    async for piece in connection.read_chunks():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_RESPONSE_BYTES:
+            raise OSError(f"the answer is longer than {MAX_RESPONSE_BYTES} bytes")
+    return head.status_code, b"".join(pieces)
+
+
+async def _stream_of(*pieces: bytes) -> AsyncGenerator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def _expect_found(status: int) -> None:
+    if status in (400, 404, 410):
+        raise FetchRefused(texts.attachments.GONE_FROM_PLATFORM)
+    if status != 200:
+        raise FetchFailed(f"it was answered with {status}")
+
 
 UPLOAD_TIMEOUT_SECONDS = 120.0  # for the answer to a file
 CALL_TIMEOUT_SECONDS = 30.0  # for the answer to any other call
 MIN_RETRY_SECONDS = 1.0
 
 _REFUSAL_TEXTS = {  # Telegram's words for a chat that takes no message, and ours
-    "bot was blocked by the user": texts.telegram.BLOCKED,
-    "user is deactivated": texts.telegram.BLOCKED,
-    "bot was kicked": texts.telegram.KICKED,
-    "bot is not a member": texts.telegram.KICKED,
-    "not enough rights": texts.telegram.MUTED,
-    "message thread not found": texts.telegram.NO_TOPIC,
-    "topic_closed": texts.telegram.NO_TOPIC,
-    "chat not found": texts.telegram.NO_CHAT,
+    "bot was blocked by the user": texts.platforms.BLOCKED,
+    "user is deactivated": texts.platforms.BLOCKED,
+    "bot was kicked": texts.platforms.KICKED,
+    "bot is not a member": texts.platforms.KICKED,
+    "not enough rights": texts.platforms.MUTED,
+    "message thread not found": texts.platforms.NO_TOPIC,
+    "topic_closed": texts.platforms.NO_TOPIC,
+    "chat not found": texts.platforms.NO_CHAT,
 }
 
 
@@ -131,4 +309,4 @@ def send_error(refused: CallRefused) -> SendError:
 
 
 def bad_token() -> NotConnected:
-    return NotConnected(texts.telegram.UNKNOWN_BOT)
+    return NotConnected(texts.platforms.UNKNOWN_BOT)

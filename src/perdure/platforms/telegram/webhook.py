@@ -14,7 +14,7 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.errors import NotConnected
 from perdure.platforms.api import Event
-from perdure.platforms.telegram.pending_update import PendingUpdate
+from perdure.platforms.telegram.updates import PendingUpdate
 
 WEBHOOK_PATH = "/hooks/telegram"
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 reason: the name of a header
@@ -78,9 +78,9 @@ class Webhook:
         """Raise `NotConnected` if Telegram no longer posts to this webhook, or cannot."""
         found = msgspec.json.decode(info, type=WebhookInfo)
         if found.url != self.url:
-            raise NotConnected(texts.telegram.WEBHOOK_TAKEN)
+            raise NotConnected(texts.platforms.WEBHOOK_TAKEN)
         if found.pending_update_count and found.last_error_message:
-            raise NotConnected(texts.telegram.webhook_fails(self.url, found.last_error_message))
+            raise NotConnected(texts.platforms.webhook_fails(self.url, found.last_error_message))
 
     async def next_event(self) -> Event | None:
         """The next update; None if none came for `check_seconds`."""

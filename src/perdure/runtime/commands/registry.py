@@ -254,7 +254,7 @@ class CommandLoop:
             bound=_target_turn(command),
         )
         await self._store.chat_commands.execute(
-            command, judge, lambda verdict: texts.approvals.DECISION_ANSWERS[verdict], now
+            command, judge, lambda verdict: texts.questions.DECISION_ANSWERS[verdict], now
         )
 
     async def _restart(self, command: ChatCommand, _: str) -> None:

@@ -8,11 +8,9 @@ Each test starts real gateways with the adapter, kills them, fills their disk, c
 people see. The suite needs no pytest plug-in: every test is a plain method.
 """
 
-from perdure.testing.adapter_conformance.incoming import IncomingChecks
-from perdure.testing.adapter_conformance.outgoing import OutgoingChecks
-from perdure.testing.adapter_conformance.previews import PreviewChecks
+from perdure.testing.adapter_conformance.incoming import IncomingChecks, WebhookChecks
+from perdure.testing.adapter_conformance.outgoing import OutgoingChecks, PreviewChecks
 from perdure.testing.adapter_conformance.stage import Mishap, PlatformStage, Seen
-from perdure.testing.adapter_conformance.webhooks import WebhookChecks
 
 __all__ = ["AdapterConformance", "Mishap", "PlatformStage", "Seen"]
 

@@ -12,9 +12,8 @@ from perdure.store.database import Database
 from perdure.testing.drill.findings import FaultFinder, Findings
 from perdure.testing.drill.people import DrillPeople
 from perdure.testing.drill.points import Point
-from perdure.testing.drill.round_record import RoundRecord
-from perdure.testing.drill.scenarios import DrillChat
-from perdure.testing.drill.traces import ExecutionTraces
+from perdure.testing.drill.report import RoundRecord
+from perdure.testing.drill.scenarios import DrillChat, ExecutionTraces
 
 
 class Audit:

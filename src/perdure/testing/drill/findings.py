@@ -9,11 +9,17 @@ from perdure.core import texts
 from perdure.core.session import CancelReason
 from perdure.core.turn import FINAL_STATES
 from perdure.store.audit import StoreAudit
-from perdure.testing.drill.journal_checks import find_stale_epochs, find_wrong_notes
 from perdure.testing.drill.people import DrillPeople, WrittenMessage
-from perdure.testing.drill.report import FAULTS, UNKNOWN
-from perdure.testing.drill.round_record import RoundRecord, chat_of_key, chats_by_turn
-from perdure.testing.drill.traces import ExecutionTraces
+from perdure.testing.drill.report import (
+    FAULTS,
+    UNKNOWN,
+    RoundRecord,
+    chat_of_key,
+    chats_by_turn,
+    find_stale_epochs,
+    find_wrong_notes,
+)
+from perdure.testing.drill.scenarios import ExecutionTraces
 
 DUPLICATE_MARK = texts.delivery.maybe_duplicate("").strip()
 TRACED_TOOLS = ("step", "once")  # tools that leave a trace by their key

@@ -21,12 +21,11 @@ from perdure import logs
 from perdure.plugins import load_object
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database
-from perdure.testing.crashes import KillingDatabase
 from perdure.testing.drill import protocol
-from perdure.testing.drill.launch_spec import GatewayExited, GatewayLaunchSpec, GatewayStarted, decode_settings
+from perdure.testing.drill.gateway_spawner import GatewayExited, GatewayLaunchSpec, GatewayStarted, decode_settings
 from perdure.testing.drill.scenarios import PLATFORMS
 from perdure.testing.drill.socket_adapter import PlatformSocket, SocketAdapter
-from perdure.testing.faults import SettableClock
+from perdure.testing.faults import KillingDatabase, SettableClock
 
 # Modules that a gateway imports lazily, and would import again after every fork.
 PRELOADED_MODULES = ("perdure.store.backends.sqlite", "perdure.store.migrate", "perdure.tools.shell_policy.policy")

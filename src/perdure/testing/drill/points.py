@@ -1,13 +1,19 @@
-"""The points at which a drill kills its gateway: random by a seed, or one store call after the other."""
+"""Where and what a drill kills: points of a gateway's work, keepers and commands."""
 
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+
+from perdure.tools import keeper
+from perdure.tools.keeper import CommandEnded, CommandLost, CommandNeverStarted, CommandRunning
+from perdure.tools.keeper.directory import process_stat, signal_process, signal_session
 
 PointKind = Literal["store", "start", "send", "ack", "step", "rest", "keeper", "command", "full"]
 
@@ -88,3 +94,30 @@ def group_into_rounds(points: Sequence[Point]) -> list[list[Point]]:
         else:
             rounds.append([point])
     return rounds
+
+
+class CommandKiller:
+    def __init__(self, home: Path) -> None:
+        self._root = home / "keepers"
+        self._finished: set[str] = set()  # names of places that nobody needs to look at again
+
+    def running(self) -> list[CommandRunning]:
+        """The commands that run now, and have been started."""
+        seen = keeper.read_all_statuses(self._root, self._finished)
+        self._finished |= {
+            name
+            for name, each in seen.items()
+            if isinstance(each, CommandEnded | CommandLost | CommandNeverStarted)
+        }
+        return [each for each in seen.values() if isinstance(each, CommandRunning) and each.pid]
+
+    def kill_keepers(self) -> None:
+        """Kill the keepers of all commands that run; the commands live on."""
+        for each in self.running():
+            if found := process_stat(each.keeper):
+                signal_process(each.keeper, found[2], signal.SIGKILL)
+
+    def kill_commands(self) -> None:
+        """Kill all commands that run, with whatever they have started; their keepers live on."""
+        for each in self.running():
+            signal_session(each.pid, signal.SIGKILL)

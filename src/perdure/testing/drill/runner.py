@@ -12,12 +12,15 @@ from pathlib import Path
 from perdure.config import Settings
 from perdure.errors import PerdureError
 from perdure.testing.drill.audit import Audit
-from perdure.testing.drill.command_killer import CommandKiller
-from perdure.testing.drill.gateway_spawner import DrilledGateway, GatewaySpawner
-from perdure.testing.drill.launch_spec import GatewayLaunchSpec, encode_settings
+from perdure.testing.drill.gateway_spawner import (
+    DrilledGateway,
+    GatewayLaunchSpec,
+    GatewaySpawner,
+    encode_settings,
+)
 from perdure.testing.drill.people import DrillPeople
 from perdure.testing.drill.platform_server import KillTrap, PlatformServer
-from perdure.testing.drill.points import Point, group_into_rounds
+from perdure.testing.drill.points import CommandKiller, Point, group_into_rounds
 from perdure.testing.drill.report import UNKNOWN, Report, Waits
 from perdure.testing.drill.scenarios import PLATFORMS, DrillChat, chats_of_round
 from perdure.testing.drill.settings import clock_step_seconds, drill_settings, may_give_up

@@ -10,7 +10,7 @@ from msgspec import json
 
 from perdure.testing.providers import anthropic_rules
 from perdure.testing.providers.answers import Api, Fails, PreparedReply, StreamFrame, Usage, Wish, argument_pieces
-from perdure.testing.providers.refusals import RequestRefused, refuse
+from perdure.testing.providers.dialect import RequestRefused, refuse
 
 NAME: Api = "anthropic"
 CALL_PREFIX = "toolu_"

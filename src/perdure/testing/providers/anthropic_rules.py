@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from perdure.testing.providers.refusals import (
+from perdure.testing.providers.dialect import (
     describe_value,
     expect_known_tool,
     expect_list,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from perdure.testing.client_connection import ClientConnection
+from perdure.testing.local_server import ClientConnection
 from perdure.testing.providers.answers import PreparedReply, Usage, Wish
 from perdure.testing.providers.dialect import ApiDialect
 

@@ -10,7 +10,7 @@ from msgspec import json
 
 from perdure.testing.providers import openai_rules
 from perdure.testing.providers.answers import Api, Fails, PreparedReply, StreamFrame, Usage, Wish, argument_pieces
-from perdure.testing.providers.refusals import RequestRefused
+from perdure.testing.providers.dialect import RequestRefused
 
 NAME: Api = "openai"
 CALL_PREFIX = "call_"

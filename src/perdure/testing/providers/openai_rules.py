@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.testing.providers.refusals import (
+from perdure.testing.providers.dialect import (
     describe_value,
     expect_known_tool,
     expect_list,

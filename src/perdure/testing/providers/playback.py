@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from msgspec import Struct, structs
 
-from perdure.testing.client_connection import ClientConnection
+from perdure.testing.local_server import ClientConnection
 from perdure.testing.providers.answers import (
     Answer,
     Asked,

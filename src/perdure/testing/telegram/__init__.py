@@ -3,13 +3,13 @@
 import warnings
 from typing import Any
 
-from perdure.testing.telegram.faults import Fault
-from perdure.testing.telegram.refusals import (
+from perdure.testing.telegram.faults import (
     BLOCKED,
     INTERNAL_ERROR,
     UNAUTHORIZED,
     UNPARSABLE,
     BotApiRefusal,
+    Fault,
     bad_request,
     too_many_requests,
 )

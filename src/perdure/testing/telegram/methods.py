@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from perdure.testing.telegram.refusals import NOT_MODIFIED, QUERY_TOO_OLD, BotApiRefusal, bad_request
+from perdure.testing.telegram.faults import NOT_MODIFIED, QUERY_TOO_OLD, BotApiRefusal, bad_request
 from perdure.testing.telegram.state import SentMessage, TelegramState
 from perdure.testing.telegram.texts import parse_caption, parse_text
 from perdure.testing.telegram.webhook_poster import WebhookPoster

@@ -21,19 +21,18 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from perdure.testing.client_connection import ClientConnection, ClientGone, CloseConnection
-from perdure.testing.local_server import LocalServer
-from perdure.testing.telegram.faults import Fault
-from perdure.testing.telegram.methods import BotMethods
-from perdure.testing.telegram.people import TelegramPeople
-from perdure.testing.telegram.refusals import (
+from perdure.testing.local_server import ClientConnection, ClientGone, CloseConnection, LocalServer
+from perdure.testing.telegram.faults import (
     ANOTHER_POLLER,
     NOT_FOUND,
     UNAUTHORIZED,
     WEBHOOK_ACTIVE,
     BotApiRefusal,
+    Fault,
     bad_request,
 )
+from perdure.testing.telegram.methods import BotMethods
+from perdure.testing.telegram.people import TelegramPeople
 from perdure.testing.telegram.state import TelegramState
 
 TOKEN = "7000001:local-telegram-token"  # noqa: S105 reason: it opens nothing but this emulator

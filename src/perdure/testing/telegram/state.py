@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.testing.telegram.refusals import BLOCKED, bad_request, forbidden
+from perdure.testing.telegram.faults import BLOCKED, bad_request, forbidden
 from perdure.testing.telegram.texts import detect_entities
 
 BOT_ID = 7000001

@@ -6,7 +6,7 @@ import re
 from html import unescape
 from typing import Any
 
-from perdure.testing.telegram.refusals import bad_request
+from perdure.testing.telegram.faults import bad_request
 
 MAX_TEXT_UNITS = 4096
 MAX_CAPTION_UNITS = 1024

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from perdure.errors import NotConnected, SendUnknown
-from perdure.platforms.telegram.http_client import HttpClient
+from perdure.platforms.telegram.bot_api import HttpClient
 
 ANSWER_TIMEOUT_SECONDS = 10.0  # seconds to wait for the answer to a post
 REPOST_SECONDS = 0.2  # seconds before an update is posted again; far shorter than the service's

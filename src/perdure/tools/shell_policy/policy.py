@@ -93,7 +93,7 @@ def make_policy(
 ) -> ShellPolicy:
     """The built-in rules, with the patterns and folders that an operator adds."""
     added = tuple(
-        parse_pattern(text, texts.approvals.listed_as_dangerous(text)) for text in dangerous if text.strip()
+        parse_pattern(text, texts.questions.listed_as_dangerous(text)) for text in dangerous if text.strip()
     )
     allowed = tuple(parse_pattern(text) for text in safe if text.strip())
     folders = tuple(folder.rstrip("/") for folder in writable_folders)
@@ -108,10 +108,10 @@ def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: 
     try:
         found = _first_finding(CommandLineAssessment(policy).code_findings(command, bash=bash))
     except Unreadable as error:
-        return Assessment(True, texts.approvals.unreadable_command(RiskReason.UNREADABLE, str(error)))
+        return Assessment(True, texts.questions.unreadable_command(RiskReason.UNREADABLE, str(error)))
     if not found:
         return Assessment(False)
-    return Assessment(True, texts.approvals.dangerous_part(found.reason, found.part))
+    return Assessment(True, texts.questions.dangerous_part(found.reason, found.part))
 
 
 def _first_finding(dangers: Iterator[Finding]) -> Finding | None:

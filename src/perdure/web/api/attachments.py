@@ -13,7 +13,7 @@ from perdure.store.attachments import StoredAttachment
 from perdure.web.requests import ID_PATTERN, stream_body
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route, route
-from perdure.web.schemas.chats import UploadResponse
+from perdure.web.schemas import UploadResponse
 
 # A browser must never show a file that somebody sent as one of our pages, nor run it.
 _DOWNLOAD_HEADERS = {

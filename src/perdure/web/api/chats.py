@@ -30,7 +30,7 @@ from perdure.web.requests import (
 )
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import EVENT_STREAM, GatewayApi, JsonReply, json_route, route
-from perdure.web.schemas.chats import (
+from perdure.web.schemas import (
     ChangedMessageResponse,
     ChatListResponse,
     ChatResource,

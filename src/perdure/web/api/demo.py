@@ -16,7 +16,7 @@ from starlette.requests import Request
 from perdure.settings import Settings
 from perdure.tools.offline_tools import recent_runs
 from perdure.web.routes import JsonReply, json_route
-from perdure.web.schemas.gateway import KillResponse, StepRunsResponse
+from perdure.web.schemas import KillResponse, StepRunsResponse
 
 OFFLINE_MODEL = "offline"
 

@@ -32,7 +32,7 @@ from perdure.core.journal import (
     TurnInterrupted,
     TurnUndone,
 )
-from perdure.core.question_ids import question_id
+from perdure.core.messages import question_id
 from perdure.errors import Unavailable
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway, Phase

@@ -8,7 +8,7 @@ from perdure.core import texts
 from perdure.operations.configuration import effective_settings
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.web.routes import GatewayApi, JsonReply, json_route
-from perdure.web.schemas.gateway import (
+from perdure.web.schemas import (
     ConfigurationResponse,
     HealthResponse,
     ReadinessResponse,

@@ -24,7 +24,7 @@ from perdure.web.api.people import people_verbs
 from perdure.web.pages.actions import delivery_actions, make_action, resume_actions, turn_actions
 from perdure.web.pages.filters import chat_label
 from perdure.web.routes import GatewayApi, json_route
-from perdure.web.schemas.gateway import AttentionItem, OverviewResponse, PlatformStatusResource
+from perdure.web.schemas import AttentionItem, OverviewResponse, PlatformStatusResource
 
 MAX_ITEMS_PER_KIND = 20  # the lists of the console have the rest
 RECENT_FAILURE_MS = 86_400_000

@@ -14,7 +14,7 @@ from perdure.runtime.gateway import Gateway
 from perdure.web.requests import read_people_after, read_person_request
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route
-from perdure.web.schemas.people import (
+from perdure.web.schemas import (
     AddPersonRequest,
     ChangeRoleRequest,
     PairPersonRequest,

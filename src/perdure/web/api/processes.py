@@ -16,7 +16,7 @@ from perdure.tools import keeper
 from perdure.web.requests import read_after, read_offset, read_path_id
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route
-from perdure.web.schemas.processes import ProcessListResponse, ProcessOutputResponse, ProcessResource
+from perdure.web.schemas import ProcessListResponse, ProcessOutputResponse, ProcessResource
 
 PAGE_SIZE = 100
 MAX_OUTPUT_BYTES = 64 * 1024  # in one response

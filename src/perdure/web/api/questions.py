@@ -8,7 +8,7 @@ from perdure.core import texts
 from perdure.web.requests import read_answer, read_approval, read_question_id
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route
-from perdure.web.schemas.chats import (
+from perdure.web.schemas import (
     AnswerQuestionRequest,
     ApprovalResponse,
     DecideApprovalRequest,

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: list them with their recovery state, read one, and the verbs of operators."""
+"""Sessions, their turns and the decisions of recovery over HTTP, with the verbs of operators."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from starlette.requests import Request
 from perdure.core import texts
 from perdure.errors import StillRuns
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
-from perdure.operations.resources import SessionResource, cut_page
-from perdure.operations.timeline import list_turns
+from perdure.operations.resources import DecisionListResponse, SessionResource, TurnTimelineResponse, cut_page
+from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
 from perdure.store.sessions import Session
 from perdure.web.api.gateway import gateway_status
-from perdure.web.requests import read_after, read_session_filter, read_session_name
+from perdure.web.requests import (
+    read_after,
+    read_decisions_after,
+    read_path_id,
+    read_session_filter,
+    read_session_name,
+)
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route
-from perdure.web.schemas.gateway import StatusResponse
-from perdure.web.schemas.sessions import ResumeAllResponse, SessionListResponse, SessionVerbResponse
+from perdure.web.schemas import ResumeAllResponse, SessionListResponse, SessionVerbResponse, StatusResponse
 
 PAGE_SIZE = 100
 
@@ -92,3 +97,24 @@ class SessionApi(GatewayApi):
 
     async def _find_session(self, request: Request) -> Session:
         return await find_session(self._gateway.store, read_session_name(request))
+
+
+class TurnApi(GatewayApi):
+    @json_route(
+        "GET",
+        "/api/turns/{id}",
+        "the whole life of a turn, see [below](#look-into-a-turn)",
+        TurnTimelineResponse,
+    )
+    async def get(self, request: Request) -> TurnTimelineResponse:
+        return await turn_timeline(self._gateway.store, read_path_id(request, "id", "turn"))
+
+    @json_route(
+        "GET",
+        "/api/decisions",
+        "what recovery decided, in words, newest first; `after` pages by `next`",
+        DecisionListResponse,
+        query=("after",),
+    )
+    async def decisions(self, request: Request) -> DecisionListResponse:
+        return await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)

@@ -21,7 +21,7 @@ from perdure.web.pages.rendering import render_page
 from perdure.web.requests import read_body
 from perdure.web.responses import HttpRefusal, accepts_html
 from perdure.web.routes import FORM, HTML, Endpoint, RouteSpec, route
-from perdure.web.schemas.gateway import LoginForm
+from perdure.web.schemas import LoginForm
 
 log = Log("login")
 
@@ -53,7 +53,7 @@ class Authenticator:
 
         async def guarded(request: Request) -> Response:
             if not self._is_logged_in(request):
-                raise HttpRefusal(401, texts.login.NEEDED, texts.login.HEADER_HINT)
+                raise HttpRefusal(401, texts.http.NEEDED, texts.http.HEADER_HINT)
             mark_logged_in(request)
             return await endpoint(request)
 
@@ -128,8 +128,8 @@ class Authenticator:
         self._check_throttle(request)
         self._count_wrong_token(request, given)
         if accepts_html(request):
-            return render_page("login.html", 401, problem=texts.login.REFUSED)
-        raise HttpRefusal(401, texts.login.REFUSED, texts.login.LINK_HINT)
+            return render_page("login.html", 401, problem=texts.http.REFUSED)
+        raise HttpRefusal(401, texts.http.REFUSED, texts.http.LINK_HINT)
 
     def _is_logged_in(self, request: Request) -> bool:
         if "authorization" in request.headers:
@@ -153,7 +153,7 @@ class Authenticator:
         """Refuse a client that has sent too many wrong tokens; only a wrong token gets here."""
         if wait := self._throttle.seconds_to_wait(_client_address(request)):
             raise HttpRefusal(
-                429, texts.login.TOO_MANY_WRONG_TOKENS, texts.login.retry_later(wait), retry_after_seconds=wait
+                429, texts.http.TOO_MANY_WRONG_TOKENS, texts.http.retry_later(wait), retry_after_seconds=wait
             )
 
     def _count_wrong_token(self, request: Request, given: str) -> None:
@@ -163,9 +163,9 @@ class Authenticator:
     def _check_origin(self, request: Request, cross_site: bool) -> None:
         host = request.headers.get("host", "")
         if not self._host_names.allows(host):
-            raise HttpRefusal(403, texts.login.unknown_host(host), texts.login.UNKNOWN_HOST_HINT)
+            raise HttpRefusal(403, texts.http.unknown_host(host), texts.http.UNKNOWN_HOST_HINT)
         if cross_site:
-            raise HttpRefusal(403, texts.login.CROSS_SITE, texts.login.CROSS_SITE_HINT)
+            raise HttpRefusal(403, texts.http.CROSS_SITE, texts.http.CROSS_SITE_HINT)
 
 
 def _redirect(path: str) -> RedirectResponse:

@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from perdure.core import texts
 from perdure.core.entries import QuestionAsked
-from perdure.core.question_ids import question_id
+from perdure.core.messages import question_id
 from perdure.operations.resources import DeliveryResource, PersonResource
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
 from perdure.web.pages.filters import chat_label
-from perdure.web.schemas.gateway import ActionResource
+from perdure.web.schemas import ActionResource
 
 DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
 

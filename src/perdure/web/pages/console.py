@@ -24,8 +24,7 @@ from perdure.web.api.people import people_verbs
 from perdure.web.api.processes import process_resource, read_process_output
 from perdure.web.pages import actions
 from perdure.web.pages.rendering import render_page
-from perdure.web.pages.timeline_layout import timeline_diagrams
-from perdure.web.pages.timeline_table import timeline_rows
+from perdure.web.pages.timeline import timeline_diagrams, timeline_rows
 from perdure.web.requests import (
     read_after,
     read_decisions_after,

@@ -1,4 +1,4 @@
-"""Renders the templates, and serves the static files of the pages."""
+"""Renders the templates, serves the static files of the pages, and the chat page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from perdure.core.printable_text import printable_text
+from perdure.runtime.gateway import Gateway
 from perdure.web.pages.filters import FILTERS
 from perdure.web.routes import route
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 WEB_DIRECTORY = Path(__file__).parents[1]
 MEDIA_TYPES = {
@@ -87,3 +89,27 @@ def _static_content(name: str) -> bytes | None:
     if not _STATIC_FILE_NAME.fullmatch(name) or path.suffix not in MEDIA_TYPES or not path.is_file():
         return None
     return path.read_bytes()
+
+
+class ChatPage:
+    def __init__(self, gateway: Gateway, *, demo: bool, supervised: bool) -> None:
+        self._gateway = gateway
+        self._demo = demo
+        self._supervised = supervised  # whether a supervisor restarts the gateway when its process dies
+
+    @route("GET", "/", "the chat page, with a new chat", login="page")
+    async def new(self, _: Request) -> Response:
+        return self._render()
+
+    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page")
+    async def existing(self, _: Request) -> Response:
+        """The page's script reads the name of the chat from the URL."""
+        return self._render()
+
+    def _render(self) -> Response:
+        return render_page(
+            "chat.html",
+            demo=self._demo,
+            supervised=self._supervised,
+            commands=list(self._gateway.loops.commands.registry.values()),
+        )

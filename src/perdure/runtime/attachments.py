@@ -1,13 +1,13 @@
-"""Fetches the files of messages before their turn begins; chats do not wait for each other.
+"""Brings files into the home: uploads of people, and files that platforms hold for us.
 
-Which files are awaited is read from the store each time: a fetch that a crash interrupted is made again, and the
-tries that failed before count.
+Chats do not wait for each other's files. Which files are awaited is read from the store each time: a fetch that a
+crash interrupted is made again, and the tries that failed before count.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from itertools import groupby
 
@@ -27,17 +27,57 @@ from perdure.errors import (
 )
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
-from perdure.runtime.backoff import Backoff
-from perdure.runtime.due_times import DueTimes
+from perdure.runtime.backoff import Backoff, retry_while_unavailable
+from perdure.runtime.clocks import DueTimes
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.runtime.store_retry import retry_while_unavailable
 from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
-from perdure.store.attachments import PendingAttachment
+from perdure.store.api import Store
+from perdure.store.attachments import PendingAttachment, StoredAttachment
+from perdure.store.ids import Clock
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
 from perdure.tools.threads import run_in_thread
 
-log = Log("attachment_fetcher")
+log = Log("uploads")
+
+
+UNUSED_UPLOAD_MS = 86_400_000  # how long an upload waits for its message
+LEFTOVER_AGE_SECONDS = (
+    86_400.0  # seconds after which what a crash has left is removed: far longer than anything is under way
+)
+
+
+class Uploads:
+    def __init__(self, store: Store, attachments: AttachmentFiles, clock: Clock, max_bytes: int) -> None:
+        self._store = store
+        self._attachments = attachments
+        self._clock = clock
+        self._max_bytes = max_bytes
+
+    async def receive(self, name: str, media_type: str, pieces: AsyncIterator[bytes]) -> StoredAttachment:
+        """Take a file in as it comes. `FileTooLarge`: nothing of it is kept.
+
+        After return: a message may name it, for a day. If we die inside: it is not here, and what there is of it
+        is removed.
+        """
+        file = self._store.attachments.new_id()
+        saved = await self._attachments.save(file, name, pieces, self._max_bytes)
+        stored = await self._store.attachments.record_upload(
+            name, media_type, saved.path, saved.size, self._clock(), id=file
+        )
+        log.info("uploaded", file=file, size=saved.size)
+        return stored
+
+    async def sweep(self) -> None:
+        """Remove what was uploaded and named by no message in time, and files of which nobody knows."""
+        now = self._clock()
+        unused = await self._store.attachments.delete_unused(now - UNUSED_UPLOAD_MS)
+        old = await run_in_thread(lambda: self._attachments.ids_before(now / 1000 - LEFTOVER_AGE_SECONDS))
+        orphans = await self._store.attachments.ids_without_row(old)
+        await run_in_thread(lambda: self._attachments.remove(*unused, *orphans))
+        if unused or orphans:
+            log.info("files_removed", unused=len(unused), orphans=len(orphans))
+
 
 MAX_FAILED_FETCHES = 5  # after which a file is given up
 DISCONNECTED_RETRY_MS = 5_000  # between tries while the platform cannot be reached
