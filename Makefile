@@ -11,7 +11,7 @@ FAILED := .pytest_cache/v/cache/lastfailed
 LLAMA  := tests/soak/.llama
 
 .DEFAULT_GOAL := help
-.PHONY: help run check format test retry stress browser screenshots mutants soak bench lock clean
+.PHONY: help run check format test retry stress browser screenshots mutants soak bench lock sbom clean
 
 help:             ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -77,6 +77,8 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	  requirements-uv.in -o requirements-uv.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  --all-extras --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  --all-extras --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
@@ -90,15 +92,18 @@ lock: $(READY)    ## make the lock files anew from pyproject.toml
 	  tests/soak/llama.in -o tests/soak/llama.lock
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel=error
 
+sbom: $(READY)    ## the software bill of materials, from the lock file, into sbom.json (CycloneDX)
+	PYTHONPATH=tests $(BIN)/python -m support.bill_of_materials requirements.lock sbom.json
+
 clean:            ## remove what the targets made
 	rm -rf .venv bench/.venv bench/.hermes bench/.nanobot $(AIOGRAM) $(LLAMA) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements-uv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Perdure needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; } >&2
 	@echo "Setting up .venv (once; takes a minute) …" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -q --disable-pip-version-check uv >&2
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-uv.lock >&2
 	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock >&2
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e . >&2
 	@touch $(READY)

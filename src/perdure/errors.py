@@ -260,3 +260,7 @@ class FetchRefused(PerdureError):
 
 class FileTooLarge(FetchRefused):
     """A file has more bytes than are taken."""
+
+
+class AttachmentQuotaReached(FetchRefused):
+    """There is no room for a file among the attachments that are kept already."""

@@ -1,15 +1,24 @@
-"""Log events with a name and fields, written to standard error without secrets."""
+"""Log events with a name and fields, written to standard error without secrets.
+
+Of one warning or error, a minute has only so many lines; the others are counted, and their number is logged. So a
+stranger who makes the gateway fail again and again fills no disk.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TextIO
 
+from perdure.core.printable_text import printable_line, printable_text
 from perdure.core.redaction import redact
+
+MAX_REPEATED_LINES = 30  # of one warning or error, in each period
+PERIOD_SECONDS = 60.0
+MAX_COUNTED_EVENTS = 1000  # in memory; beyond, a new period begins
 
 
 class Log:
@@ -61,8 +70,45 @@ class _EventFormatter(logging.Formatter):
             f" {name}={_format_field(value)}" for name, value in getattr(record, "fields", {}).items()
         )
         when = f"{_format_second(int(record.created))}.{int(record.msecs):03}Z"
-        line = f"{when} {record.levelname.lower():7} {record.getMessage()}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = f"{when} {record.levelname.lower():7} {printable_line(record.getMessage())}{fields}"
+        return f"{line}\n{printable_text(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+class BoundedHandler(logging.StreamHandler[TextIO]):
+    """Writes log lines; of warnings and errors that repeat, no more than so many in each period."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._period_began = clock()
+        self._lines: dict[tuple[str, str], int] = {}  # in this period, by logger and event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.report_left_out()
+        if record.levelno < logging.WARNING:
+            super().emit(record)
+            return
+        event = (record.name, str(record.msg).partition("\n")[0][:100])
+        self._lines[event] = self._lines.get(event, 0) + 1
+        if self._lines[event] <= MAX_REPEATED_LINES:
+            super().emit(record)
+
+    def report_left_out(self) -> None:
+        """At the end of a period, log how many lines of which event were left out."""
+        if self._clock() - self._period_began >= PERIOD_SECONDS or len(self._lines) > MAX_COUNTED_EVENTS:
+            self._begin_period()
+
+    def _begin_period(self) -> None:
+        counted, self._lines, self._period_began = self._lines, {}, self._clock()
+        for (name, event), lines in counted.items():
+            if lines > MAX_REPEATED_LINES:
+                record = logging.LogRecord(name, logging.WARNING, "", 0, "lines_left_out", None, None)
+                record.__dict__["fields"] = {"event": event, "count": lines - MAX_REPEATED_LINES}
+                super().emit(record)
+
+    def close(self) -> None:
+        self._begin_period()
+        super().close()
 
 
 @lru_cache(maxsize=1)
@@ -78,7 +124,7 @@ def _format_field(value: Any) -> str:
 
 def to_stderr(level: int = logging.INFO, secrets: Sequence[str] = ()) -> None:
     """Write our events to standard error, one line each, and the warnings of libraries."""
-    writer = logging.StreamHandler(sys.stderr)
+    writer = BoundedHandler(sys.stderr)
     writer.setFormatter(_EventFormatter(secrets))
     logger = logging.getLogger("perdure")
     logger.handlers = [writer]
@@ -89,3 +135,10 @@ def to_stderr(level: int = logging.INFO, secrets: Sequence[str] = ()) -> None:
     others.setLevel(logging.DEBUG if level == logging.DEBUG else logging.WARNING)
     # Our lines name neither thread nor process, so no record needs them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
+
+def report_left_out() -> None:
+    """Log how many lines were left out, if it is time; otherwise they are told with the next line."""
+    for handler in logging.getLogger("perdure").handlers:
+        if isinstance(handler, BoundedHandler):
+            handler.report_left_out()

@@ -186,7 +186,7 @@ async def test_second_import_changes_nothing_and_says_so(source: StoreGateway, t
     assert (report, after) == (ImportReport(imported=9), before)
     report, after = await imported(target, before)
     assert (report, after) == (ImportReport(unchanged=9), before)
-    assert report.to_text() == "0 sessions were imported.\n9 sessions were here already and unchanged."
+    assert report.to_lines() == ["0 sessions were imported.", "9 sessions were here already and unchanged."]
 
 
 async def test_export_without_the_recovery_fields_imports_with_none_set(
@@ -406,7 +406,7 @@ async def test_malformed_records_are_reported_and_all_others_imported(
         ImportProblem(3, "sessions[3]", "expected `object`, got `str`"),
     ]
     assert [session["key"] for session in json.loads(after)["sessions"]] == [key_of(name) for name in "acd"]
-    assert report.to_text().splitlines() == [
+    assert report.to_lines() == [
         "3 sessions were imported.",
         "2 sessions were not imported:",
         "  sessions[1].turns[0].journal[1].at: expected `int`, got `str`",

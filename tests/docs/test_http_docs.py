@@ -104,7 +104,9 @@ REFUSED = {
 
 def test_errors_are_given_as_described(process: GatewayProcess) -> None:
     # No call causes the others: they tell of the configuration, or of failures on our side.
-    assert [row[0] for row in table("status")] == sorted([*REFUSED, "403", "409", "410", "429", "500", "503"])
+    assert [row[0] for row in table("status")] == sorted(
+        [*REFUSED, "403", "409", "410", "408", "429", "500", "503", "507"]
+    )
     for status, (method, path, body) in REFUSED.items():
         headers = {"Authorization": f"Bearer {process.token}"}
         response = httpx.request(method, f"{process.url}{path}", headers=headers, content=body)

@@ -97,10 +97,44 @@ def test_browser_is_out_when_it_has_logged_out(process: GatewayProcess, browser:
     assert not is_in(browser)
 
 
-def test_cookie_is_for_https_alone_when_it_came_that_way(process: GatewayProcess, browser: httpx.Client) -> None:
-    behind_a_proxy = {"X-Forwarded-Proto": "https"}
-    response = browser.post("/login", data={"token": process.token}, headers=behind_a_proxy)
-    assert cookie_of(response)["secure"]
+BEHIND_A_PROXY = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.1"}
+
+
+def test_b108_forwarded_headers_are_not_believed_when_no_proxy_is_configured(
+    process: GatewayProcess, browser: httpx.Client
+) -> None:
+    response = browser.post("/login", data={"token": process.token}, headers=BEHIND_A_PROXY)
+    assert not cookie_of(response)["secure"]
+
+
+def test_b108_forwarded_headers_are_believed_from_the_configured_proxy_alone(tmp_path: Path) -> None:
+    """The cookie is for HTTPS if the browser came that way, and wrong tokens count for the browser's address."""
+    with gateway(tmp_path / "home", WEB__PROXIES="10.0.0.0/8,127.0.0.1") as process:
+        login = f"{process.url}/login"
+        right = httpx.post(login, data={"token": process.token}, headers=HTML | BEHIND_A_PROXY)
+        assert cookie_of(right)["secure"]
+        wrong = [
+            httpx.post(login, data={"token": str(number)}, headers=HTML | BEHIND_A_PROXY).status_code
+            for number in range(7)
+        ]
+        assert wrong[-1] == 429
+        elsewhere = BEHIND_A_PROXY | {"X-Forwarded-For": "192.0.2.7"}
+        assert httpx.post(login, data={"token": "8"}, headers=HTML | elsewhere).status_code == 401
+    with gateway(tmp_path / "other", WEB__PROXIES="10.0.0.0/8") as process:
+        login = f"{process.url}/login"
+        right = httpx.post(login, data={"token": process.token}, headers=HTML | BEHIND_A_PROXY)
+        assert not cookie_of(right)["secure"], "the proxy is another machine"
+
+
+def test_b108_right_token_is_accepted_however_many_wrong_ones_came(process: GatewayProcess) -> None:
+    wrong = [httpx.post(f"{process.url}/login", data={"token": str(each)}, headers=HTML) for each in range(40)]
+    assert wrong[-1].status_code == 429
+    bearer = {"Authorization": f"Bearer {process.token}"}
+    assert httpx.get(f"{process.url}/api/status", headers=bearer).status_code == 200
+    link = httpx.get(f"{process.url}/login", params={"token": process.token}, headers=HTML)
+    assert link.status_code == 303 and link.headers["location"] == "/"
+    form = httpx.post(f"{process.url}/login", data={"token": process.token}, headers=HTML)
+    assert form.status_code == 303 and form.headers["location"] == "/"
 
 
 def forged(cookie: str) -> dict[str, str]:

@@ -144,3 +144,15 @@ def test_b70_kill_in_the_middle_of_a_download_fetches_it_once_in_effect(
         told(telegram)
         assert [each.read_bytes() for each in files(process)] == [CONTENT]
         assert (telegram.count("download"), len(telegram.sent)) == (2, 1)
+
+
+def test_b108_chat_is_told_when_its_files_have_no_room(tmp_path: Path, telegram: LocalTelegram) -> None:
+    """The file is refused, and nothing else: its message is answered, and the files that were there stay."""
+    with telegram_gateway(tmp_path / "home", telegram, ATTACHMENTS__MAX_PER_CHAT="1") as process:
+        telegram.share("document", "first.txt", CONTENT, caption="say: one")
+        wait_for_texts(telegram, "one")
+        telegram.share("document", "second.txt", CONTENT, caption="say: two")
+        why = texts.attachments.no_room_in_chat(1_000_000)
+        wait_for_texts(telegram, "one", texts.attachments.not_fetched("second.txt", why), "two")
+        assert [each.name for each in files(process)] == ["first.txt"]
+        assert states(process) == ["fetched", "failed"]

@@ -150,3 +150,18 @@ async def test_unused_uploads_and_what_crashes_left_are_removed_by_age(tmp_path:
 
     await run(0)
     await run(2 * 86400)
+
+
+def test_b108_file_is_refused_when_all_files_together_have_no_room(tmp_path: Path) -> None:
+    with gateway(tmp_path / "home", ATTACHMENTS__MAX_TOTAL="4") as process:
+        kept = upload(process, "first.bin", CONTENT)
+        for _ in range(2):
+            refused = call(process, "POST", "?name=second.bin", content=CONTENT)
+            assert refused.status_code == 507
+            assert texts.attachments.no_room(4_000_000) in refused.json()["error"]
+            assert refused.json()["hint"] == texts.attachments.MAKE_ROOM_HINT
+        assert [each.name for each in (process.home / "attachments").iterdir()] == [kept["id"]]
+        assert call(process, "GET", f"/{kept['id']}").content == CONTENT
+        assert upload(process, "small.txt")["size"] == len(b"content"), "what has room is taken"
+        Person(process).say("say: and all goes on")
+        assert Person(process).wait_for_replies(1) == ["and all goes on"]

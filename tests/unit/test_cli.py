@@ -30,7 +30,7 @@ def test_commands_load_only_their_own_module() -> None:
         "except SystemExit: print(*sorted(name for name in sys.modules if name.startswith('perdure.cli.')))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "perdure.cli.configuration"
+    assert done.stdout.splitlines()[-1] == "perdure.cli.configuration perdure.cli.output"
 
 
 def test_the_table_is_read_without_the_configuration() -> None:

@@ -22,6 +22,9 @@ DEFAULTS = {
     "web.host": "127.0.0.1",
     "web.port": "8420",
     "web.names": "[]",
+    "web.proxies": "[]",
+    "web.max_connections": "2000",
+    "web.request_timeout": "20s",
     "agent.name": "main",
     "agent.system_prompt": "a built-in text",
     "agent.max_steps": "90",
@@ -58,6 +61,8 @@ DEFAULTS = {
     "queue.quiet": "1500ms",
     "inbox.max_age": "24h",
     "inbox.max_file": "20",
+    "attachments.max_total": "10000",
+    "attachments.max_per_chat": "2000",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
     "recovery.policy": "auto",
@@ -381,8 +386,8 @@ POLICIES = f"a table in which each value is {POLICY}"
 PEOPLE = "a list of texts"
 TRUTH = "true or false"
 SECTIONS = (
-    "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, drain, recovery, "
-    "delivery, retention, access, platforms.web, platforms.telegram"
+    "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, attachments, drain, "
+    "recovery, delivery, retention, access, platforms.web, platforms.telegram"
 )
 UNKNOWN_PLATFORM = (
     "unknown platform. Install the package that brings it, or remove this; the platforms are: web, telegram."
@@ -553,7 +558,8 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
         ),
         pytest.param(
             "[web]\nzzz = 1",
-            "web.zzz: unknown key. Remove it; this section has: web.host, web.port, web.names.",
+            "web.zzz: unknown key. Remove it; this section has: web.host, web.port, web.names, "
+            "web.proxies, web.max_connections, web.request_timeout.",
             id="a key like no other",
         ),
         pytest.param(
@@ -712,7 +718,9 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
         pytest.param(
             "PERDURE_WEB__ZZZ",
             "hunter2",
-            "unknown key. Remove it; this section has: PERDURE_WEB__HOST, PERDURE_WEB__PORT, PERDURE_WEB__NAMES.",
+            "unknown key. Remove it; this section has: PERDURE_WEB__HOST, PERDURE_WEB__PORT, "
+            "PERDURE_WEB__NAMES, PERDURE_WEB__PROXIES, PERDURE_WEB__MAX_CONNECTIONS, "
+            "PERDURE_WEB__REQUEST_TIMEOUT.",
             id="a key like no other",
         ),
         pytest.param(

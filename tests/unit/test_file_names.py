@@ -23,7 +23,7 @@ from perdure.core.file_names import (
     safe_file_name,
     safe_media_type,
 )
-from perdure.errors import FileTooLarge, ToolFailed
+from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
 from perdure.tools.workspace import Workspace
 
@@ -89,6 +89,20 @@ def test_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(FileTooLarge):
         keep(cabinet, b"x" * 60, b"x" * 60)
     assert not (tmp_path / "attachments" / "att_1").exists()
+
+
+def test_b108_files_together_have_a_limit_whoever_writes_them(tmp_path: Path) -> None:
+    people, agent = AttachmentFiles(tmp_path, 100), AttachmentFiles(tmp_path, 100)
+    first = people.copy("att_1", "a.txt", io.BytesIO(b"x" * 60), 1000)
+    with pytest.raises(AttachmentQuotaReached):
+        agent.copy("att_2", "b.txt", io.BytesIO(b"x" * 60), 1000)
+    assert not (tmp_path / "attachments" / "att_2").exists()
+    assert agent.link("att_3", "a.txt", first.path) is not None, "another name takes no room"
+    agent.copy("att_4", "c.txt", io.BytesIO(b"x" * 40), 1000)
+    people.remove("att_1", "att_3")
+    people.copy("att_5", "d.txt", io.BytesIO(b"x" * 60), 1000)
+    with pytest.raises(AttachmentQuotaReached):
+        asyncio.run(people.save("att_6", "e.txt", pieces(b"x"), 1000))
 
 
 def test_what_a_crash_left_is_written_over(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from perdure.logs import Log, to_stderr
+from perdure.logs import MAX_REPEATED_LINES, PERIOD_SECONDS, BoundedHandler, Log, to_stderr
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) (\w+) +(.*)")
 
@@ -133,3 +134,34 @@ def test_secret_is_left_out_whoever_brings_it_along(capsys: pytest.CaptureFixtur
     assert "another-long" not in shown
     assert "*** is not a password; short is" in shown
     assert "sent ***" in shown
+
+
+def test_b108_warning_that_repeats_is_counted_and_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    handler = BoundedHandler(sys.stderr, lambda: now[0])
+    written = logging.getLogger("perdure.x")
+    written.handlers, written.propagate = [handler], False
+    try:
+        for number in range(1000):
+            written.warning("refused %d", number)
+            written.info("kept")  # ordinary events are not counted
+        written.warning("another")
+        now[0] = PERIOD_SECONDS
+        handler.report_left_out()
+        written.warning("refused %d", 1000)
+    finally:
+        written.handlers, written.propagate = [], True
+    found = capsys.readouterr().err.splitlines()
+    assert [line for line in found if line.startswith("refused")] == [
+        *(f"refused {number}" for number in range(MAX_REPEATED_LINES)),
+        "refused 1000",
+    ]
+    assert found.count("another") == found.count("lines_left_out") == 1
+
+
+def test_b109_line_of_a_library_is_one_line_without_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    to_stderr()
+    logging.getLogger("somebody").warning("bad name: %s", "\x1b[2Jeve\r\n2027 info granted\u202e\u2028x")
+    assert lines(capsys) == ["warning bad name: \ufffd[2Jeve 2027 info granted x"]

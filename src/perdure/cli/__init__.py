@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from perdure.core.printable_text import printable_text
 from perdure.errors import PerdureError
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def main() -> NoReturn:
     try:
         _run_command()
     except PerdureError as error:
-        typer.echo(f"perdure: {error}", err=True)
+        typer.echo(printable_text(f"perdure: {error}"), err=True)
         sys.exit(getattr(error, "exit_code", 1))
     sys.exit(0)
 

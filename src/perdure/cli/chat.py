@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import re
 import signal
 import sys
 import threading
@@ -19,13 +18,13 @@ from perdure.cli.gateway_client import base_url
 from perdure.cli.output import ChatOption
 from perdure.config import Settings, load_settings
 from perdure.core import texts
+from perdure.core.printable_text import printable_text
 
 MAX_LINE_BYTES = 1 << 30  # the gateway decides what is too long
 
 # Moves after which a message of the turn is final for now: an answer, an apology or a question.
 FINAL_MOVES = ("finished", "failed", "asked", "interrupted")
 CLEAR_LINE = "\r\x1b[K"
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # an answer must not control the terminal
 
 
 async def run_chat(settings: Settings, chat: str) -> int:
@@ -147,8 +146,9 @@ class _TerminalChat:
         """Print a line in place of the prompt, and the prompt beneath it."""
         if self._interactive:
             _write(sys.stdout, CLEAR_LINE)
-            text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
-        _write(stream or sys.stdout, f"{text}\n")
+        target = stream or sys.stdout
+        # An answer must not control a terminal; into a file or a pipe it goes as it is.
+        _write(target, f"{printable_text(text) if target.isatty() else text}\n")
         if self._interactive:
             _write(sys.stdout, self._prompt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from perdure.cli.output import print_lines
 from perdure.config import load_settings
 from perdure.core import texts
 from perdure.version import __version__
@@ -18,13 +19,13 @@ def token() -> None:
     """Print the login token of this home."""
     from perdure.web.auth.token import ensure_token
 
-    typer.echo(ensure_token(load_settings().home))
+    print_lines(ensure_token(load_settings().home))
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
-    typer.echo(f"perdure {__version__}")
+    print_lines(f"perdure {__version__}")
 
 
 @config_app.command("check")
@@ -35,4 +36,4 @@ def check() -> None:
 
     settings = load_settings()
     AgentFactory(settings, [adapter.name for adapter in configured_adapters(settings)])
-    typer.echo(texts.cli.configuration_fine(settings.home))
+    print_lines(texts.cli.configuration_fine(settings.home))

@@ -11,7 +11,7 @@ from functools import partial
 import typer
 
 from perdure import logs
-from perdure.cli.output import JsonOption, format_json
+from perdure.cli.output import JsonOption, print_json, print_lines
 from perdure.config import load_settings
 from perdure.config.secrets import collect_secrets
 from perdure.core import texts
@@ -39,7 +39,7 @@ def run() -> None:
 def _print_ready_line(url: str) -> None:
     """Print the ready line, the only line on standard output, unless an earlier gateway has printed it."""
     if not os.environ.get(QUIET_READY_VARIABLE):
-        typer.echo(texts.cli.ready(url))
+        print_lines(texts.cli.ready(url))
         sys.stdout.flush()
 
 
@@ -55,7 +55,7 @@ def stop() -> None:
     from perdure.cli import gateway_client
 
     gateway_client.stop(load_settings())
-    typer.echo(texts.cli.GATEWAY_STOPPED)
+    print_lines(texts.cli.GATEWAY_STOPPED)
 
 
 @app.command()
@@ -64,7 +64,7 @@ def restart() -> None:
     from perdure.cli import gateway_client
 
     gateway_client.restart(load_settings())
-    typer.echo(texts.cli.GATEWAY_RESTARTS)
+    print_lines(texts.cli.GATEWAY_RESTARTS)
 
 
 @app.command()
@@ -73,4 +73,7 @@ def status(json: JsonOption = False) -> None:
     from perdure.cli import gateway_client
 
     found = gateway_client.call(load_settings(), "GET", "/api/status")
-    typer.echo(format_json(found) if json else "\n".join(found["summary"]))
+    if json:
+        print_json(found)
+    else:
+        print_lines(*found["summary"])

@@ -1,4 +1,8 @@
-"""What commands share: options, how they read the database, and how they print."""
+"""What commands share: options, how they read the database, and how they print.
+
+Every command prints by `print_lines` or `print_json`: what others chose, such as names and titles, has no effect
+on the terminal there, and no line of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import msgspec
 import typer
 
 from perdure.config import Settings
+from perdure.core.printable_text import escape_json, printable_line
 
 if TYPE_CHECKING:
     from perdure.store.api import Store
@@ -41,14 +46,20 @@ T = TypeVar("T")
 
 def print_outcome(done: bool, if_done: str, if_not: str) -> None:
     """Print one of two sentences; the exit code is 1 if nothing was done."""
-    typer.echo(if_done if done else if_not)
+    print_lines(if_done if done else if_not)
     if not done:
         raise typer.Exit(1)
 
 
-def format_json(value: Any) -> str:
-    """The value as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+def print_lines(*lines: str, err: bool = False) -> None:
+    """Print each of these as one line, without control characters and direction marks."""
+    for line in lines:
+        typer.echo(printable_line(line), err=err)
+
+
+def print_json(value: Any) -> None:
+    """Print the value as indented JSON, with characters that have an effect on a terminal as escapes."""
+    typer.echo(escape_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 async def read_store(settings: Settings, query: Callable[[Store], Awaitable[T]]) -> T:

@@ -14,7 +14,8 @@ from perdure.cli.output import (
     NameOption,
     PersonArgument,
     RoleOption,
-    format_json,
+    print_json,
+    print_lines,
     print_outcome,
     read_store,
 )
@@ -50,7 +51,10 @@ def people(context: typer.Context, json: JsonOption = False) -> None:
 
     settings = load_settings()
     found = asyncio.run(read_store(settings, lambda store: PeopleVerbs(settings, store).page(limit=100_000)))
-    typer.echo(format_json(found) if json else "\n".join(people_lines(found, wall_clock())))
+    if json:
+        print_json(found)
+    else:
+        print_lines(*people_lines(found, wall_clock()))
 
 
 @people_app.command("add")

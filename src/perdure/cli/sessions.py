@@ -16,7 +16,8 @@ from perdure.cli.output import (
     MessageArgument,
     OptionalSessionArgument,
     SessionArgument,
-    format_json,
+    print_json,
+    print_lines,
     print_outcome,
     read_store,
 )
@@ -37,7 +38,10 @@ def sessions(json: JsonOption = False) -> None:
 
     found = asyncio.run(read_store(load_settings(), lambda store: list_sessions(store, limit=100_000)))
     lines = [session_line(fields, wall_clock()) for fields in found]
-    typer.echo(format_json(found) if json else "\n".join(lines) or texts.cli.NO_SESSIONS)
+    if json:
+        print_json(found)
+    else:
+        print_lines(*lines or [texts.cli.NO_SESSIONS])
 
 
 @app.command()
@@ -49,7 +53,10 @@ def why(session: SessionArgument, json: JsonOption = False) -> None:
     settings = load_settings()
     lines = asyncio.run(read_store(settings, lambda store: explain_session(store, session, wall_clock)))
     lines += no_gateway_notice(settings)
-    typer.echo(format_json(lines) if json else "\n".join(lines))
+    if json:
+        print_json(lines)
+    else:
+        print_lines(*lines)
 
 
 @app.command()
@@ -58,7 +65,10 @@ def trace(message: MessageArgument, json: JsonOption = False) -> None:
     from perdure.operations.inspect import fact_line, trace_message
 
     facts = asyncio.run(read_store(load_settings(), lambda store: trace_message(store, message)))
-    typer.echo(format_json(facts) if json else "\n".join(fact_line(fact) for fact in facts))
+    if json:
+        print_json(facts)
+    else:
+        print_lines(*map(fact_line, facts))
 
 
 @app.command()
@@ -70,7 +80,7 @@ def resume(session: OptionalSessionArgument = None, everything: AllOption = Fals
         raise typer.BadParameter(texts.cli.SESSION_OR_ALL)
     if session is None:
         done = gateway_client.call(load_settings(), "POST", "/api/resume")["done"]
-        typer.echo(texts.cli.RESUME_UNPAUSED if done else texts.cli.RESUME_NOT_PAUSED)
+        print_lines(texts.cli.RESUME_UNPAUSED if done else texts.cli.RESUME_NOT_PAUSED)
     else:
         _run_verb("resume", session)
 
@@ -107,17 +117,21 @@ def erase(
 
     settings = load_settings()
     lines = asyncio.run(read_store(settings, lambda store: erasure_preview(store, session)))
-    typer.echo("\n".join(lines), err=True)
+    print_lines(*lines, err=True)
     if not yes and not _confirm(texts.cli.CONFIRM_ERASURE):
-        typer.echo(texts.cli.NOTHING_ERASED, err=True)
+        print_lines(texts.cli.NOTHING_ERASED, err=True)
         raise typer.Exit(1)
     erased = _erase_remotely(settings, session) or asyncio.run(erase_without_gateway(settings, session))
-    typer.echo(format_json(erased) if json else "\n".join([texts.cli.ERASED, *map(erased_line, erased)]))
+    if json:
+        print_json(erased)
+    else:
+        print_lines(texts.cli.ERASED, *map(erased_line, erased))
 
 
 def _confirm(question: str) -> bool:
     """Ask on standard error: standard output is for what was done."""
-    typer.echo(question, err=True, nl=False)
+    sys.stderr.write(question)
+    sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

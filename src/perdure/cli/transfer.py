@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.output import JsonOption, OutputOption, format_json
+from perdure.cli.output import JsonOption, OutputOption, print_json, print_lines
 from perdure.config import load_settings
 from perdure.core import texts
 
@@ -32,7 +32,7 @@ def export_sessions(
     if person is not None and session is not None:
         raise typer.BadParameter(texts.cli.PERSON_OR_SESSION)
     count = asyncio.run(export_to(load_settings(), output, person=person, session=session))
-    typer.echo(texts.cli.sessions_exported(count), err=True)
+    print_lines(texts.cli.sessions_exported(count), err=True)
 
 
 @app.command("import")
@@ -43,5 +43,8 @@ def import_sessions(
     from perdure.operations.transfer import import_from
 
     report = asyncio.run(import_from(load_settings(), file))
-    typer.echo(format_json(report) if json else report.to_text())
+    if json:
+        print_json(report)
+    else:
+        print_lines(*report.to_lines())
     raise typer.Exit(1 if report.problems else 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Raw, Struct, field
 
 from perdure.core import texts
+from perdure.core.printable_text import escape_json
 from perdure.core.transfer import export_format
 from perdure.core.transfer.reader import read_document
 from perdure.core.transfer.validation import read_session_record
@@ -37,7 +38,7 @@ class ImportReport(Struct):
     problems: list[ImportProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def to_text(self) -> str:
+    def to_lines(self) -> list[str]:
         """The report for people to read."""
         lines = [texts.cli.sessions_imported(self.imported)]
         if self.unchanged:
@@ -47,7 +48,7 @@ class ImportReport(Struct):
             lines += [texts.cli.import_problem(problem.place, problem.reason) for problem in self.problems]
         if self.warnings:
             lines += [texts.cli.WARNINGS, *map(texts.cli.import_warning, self.warnings)]
-        return "\n".join(lines)
+        return lines
 
 
 async def export_sessions(store: Store, write: Callable[[str], None], *, clock: Clock = wall_clock) -> int:
@@ -82,7 +83,7 @@ async def export_to(
     store = Store(await open_read_only(settings.store_url))
     try:
         if output is None:
-            return await export(lambda piece: print(piece, end=""))  # noqa: T201
+            return await export(lambda piece: print(escape_json(piece), end=""))  # noqa: T201
         draft = output.with_name(f".{output.name}.part")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             count = await export(lambda piece: print(piece, end="", file=file))

@@ -149,7 +149,8 @@ class AgentFactory:
         ]
 
     def _send_file_tool(self) -> Tool:
-        return send_file_tool(self._settings.workspace, self._settings.home)
+        settings = self._settings
+        return send_file_tool(settings.workspace, settings.home, settings.max_attachment_bytes)
 
     def _workplace(self) -> CommandEnvironment:
         settings = self._settings

@@ -11,11 +11,20 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from itertools import groupby
 
+from msgspec import Struct
+
 from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.delivery import retry_delay_ms
-from perdure.errors import FetchRefused, FileTooLarge, NotConnected, PerdureError, Unavailable
+from perdure.errors import (
+    AttachmentQuotaReached,
+    FetchRefused,
+    FileTooLarge,
+    NotConnected,
+    PerdureError,
+    Unavailable,
+)
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.backoff import Backoff, retry_while_unavailable
@@ -75,15 +84,22 @@ DISCONNECTED_RETRY_MS = 5_000  # between tries while the platform cannot be reac
 MAX_SILENCE_SECONDS = 30.0  # without a byte, after which a try has failed
 
 
+class FileLimits(Struct, frozen=True):
+    """How many bytes a file may have, and the files of one chat together."""
+
+    file: int
+    chat: int
+
+
 class AttachmentFetcher:
     """One task for each chat that waits for files; in it, one file after the other."""
 
-    def __init__(self, run: GatewayRun, attachments: AttachmentFiles, max_bytes: int) -> None:
+    def __init__(self, run: GatewayRun, attachments: AttachmentFiles, limits: FileLimits) -> None:
         self._run = run
         self._store = run.store
         self._clock = run.clocks.wall
         self._attachments = attachments
-        self._max_bytes = max_bytes
+        self._limits = limits
         self._failures = FailureLog(log)
         self._due_times = DueTimes(run.clocks)
         self._backoff = Backoff(run.clocks.steady, first_seconds=STORE_RETRY_SECONDS, max_seconds=POLL_SECONDS)
@@ -176,10 +192,14 @@ class AttachmentFetcher:
 
     async def _download(self, awaited: PendingAttachment, adapter: Adapter) -> SavedAttachment:
         file = awaited.file
-        if file.size is not None and file.size > self._max_bytes:
-            raise FileTooLarge(texts.attachments.too_large(self._max_bytes))
+        if file.size is not None and file.size > self._limits.file:
+            raise FileTooLarge(texts.attachments.too_large(self._limits.file))
+        room = self._limits.chat - await self._store.attachments.fetched_bytes(awaited.key)
+        if room < (file.size or 1):
+            raise AttachmentQuotaReached(texts.attachments.no_room_in_chat(self._limits.chat))
+        most = min(self._limits.file, room)
         async with aclosing(adapter.fetch(file.reference)) as pieces:
-            return await self._attachments.save(file.id, file.name, _with_silence_limit(pieces), self._max_bytes)
+            return await self._attachments.save(file.id, file.name, _with_silence_limit(pieces), most)
 
     async def _record_fetched(self, awaited: PendingAttachment, stored: SavedAttachment) -> None:
         if await retry_while_unavailable(

@@ -13,6 +13,7 @@ from perdure.core import texts
 from perdure.core.address import parent_session_key
 from perdure.core.commands import read_command
 from perdure.core.messages import Inbound, Pick, Stored
+from perdure.core.printable_text import printable_line
 from perdure.core.queue import Fate
 from perdure.core.recovery.decision import InterruptionReason
 from perdure.core.storable_text import make_storable, validate_struct
@@ -86,6 +87,7 @@ class MessageRouter:
 
 
 MAX_CONCURRENT_EVENTS = 256
+MAX_SENDER_NAME_CHARACTERS = 200
 
 
 class Intake:
@@ -239,11 +241,17 @@ class Intake:
 def _do_nothing(_: Tx) -> None: ...
 
 
+def _with_harmless_name(inbound: Inbound) -> Inbound:
+    """The message with its sender's name as one short line: it stands in notices, lists and prompts."""
+    name = printable_line(inbound.sender.name)[:MAX_SENDER_NAME_CHARACTERS]
+    return inbound if name == inbound.sender.name else replace(inbound, sender=replace(inbound.sender, name=name))
+
+
 def _clean_event(event: Event) -> Event:
     """The event with clean texts. One whose adapter has filled a field wrongly is not understood."""
     inbound, problem = event.inbound, event.problem
     try:
-        inbound = validate_struct(inbound) if inbound is not None else None
+        inbound = _with_harmless_name(validate_struct(inbound)) if inbound is not None else None
     except (msgspec.MsgspecError, TypeError, AttributeError, RecursionError) as error:
         inbound, problem = None, texts.platforms.unreadable_event(str(error))
     return replace(

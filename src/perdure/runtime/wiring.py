@@ -13,7 +13,7 @@ from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.access import Access
 from perdure.runtime.agent_factory import AgentFactory
-from perdure.runtime.attachments import AttachmentFetcher, Uploads
+from perdure.runtime.attachments import AttachmentFetcher, FileLimits, Uploads
 from perdure.runtime.attempt import TurnLimits
 from perdure.runtime.command_cleanup import CommandCleanup
 from perdure.runtime.commands.registry import CommandLimits, CommandLoop
@@ -62,7 +62,7 @@ class Loops:
         self._tasks = TaskSet(run.tasks)
         self._failures = FailureLog(log)
         self.connections = run.connections
-        self.attachments = AttachmentFiles(settings.home)
+        self.attachments = AttachmentFiles(settings.home, settings.max_attachment_bytes)
         self.uploads = Uploads(store, self.attachments, clock, settings.max_file_bytes)
         self.access = Access(settings, store)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
@@ -74,7 +74,8 @@ class Loops:
         self.runner = TurnRunner(run, agents.agent_for, _turn_limits(settings), self.attachments, self.slots)
         self.inactivity_watch = InactivityWatch(run, self.runner, _inactivity_limits(settings))
         self.delivery = DeliveryLoop(run, _delivery_rules(settings), self.attachments)
-        self.fetcher = AttachmentFetcher(run, self.attachments, settings.max_file_bytes)
+        file_limits = FileLimits(settings.max_file_bytes, settings.attachments.max_per_chat * 1_000_000)
+        self.fetcher = AttachmentFetcher(run, self.attachments, file_limits)
         self.command_cleanup = CommandCleanup(run, settings.home / "keepers")
         self.process_watcher = ProcessWatcher(run, settings.home / "keepers", self.access)
         agents.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))

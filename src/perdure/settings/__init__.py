@@ -26,6 +26,7 @@ from perdure.settings.platforms import (
 )
 from perdure.settings.recovery import DrainSettings, RecoverySettings
 from perdure.settings.turns import (
+    AttachmentSettings,
     BackgroundSettings,
     DeliverySettings,
     GoalSettings,
@@ -78,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     background: BackgroundSettings = BackgroundSettings()
     queue: QueueSettings = QueueSettings()
     inbox: InboxSettings = InboxSettings()
+    attachments: AttachmentSettings = AttachmentSettings()
     drain: DrainSettings = DrainSettings()
     recovery: RecoverySettings = RecoverySettings()
     delivery: DeliverySettings = DeliverySettings()
@@ -98,6 +100,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def max_file_bytes(self) -> int:
         """The most bytes of a file that a person sends."""
         return self.inbox.max_file * 1_000_000
+
+    @property
+    def max_attachment_bytes(self) -> int:
+        """The most bytes of all files that people and the agent send."""
+        return self.attachments.max_total * 1_000_000
 
     @property
     def workspace(self) -> Path:

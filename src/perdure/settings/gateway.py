@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from perdure.settings.value_types import DatabaseUrl, Duration, Host
+from perdure.settings.value_types import DatabaseUrl, Duration, Host, PositiveCount
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
@@ -57,6 +58,35 @@ class WebSettings(msgspec.Struct, frozen=True):
             examples=[["perdure.example.org"]],
         ),
     ] = msgspec.field(default_factory=list)
+    proxies: Annotated[
+        list[str],
+        Meta(
+            description="Addresses or networks of reverse proxies before the gateway. `X-Forwarded-For` and "
+            "`X-Forwarded-Proto` are believed from these alone, and connections of one of them are not limited as "
+            "those of one address.",
+            examples=[["127.0.0.1", "10.0.0.0/8"]],
+            extra={"expected": "a list of IP addresses or networks"},
+        ),
+    ] = msgspec.field(default_factory=list)
+    max_connections: Annotated[
+        PositiveCount,
+        Meta(
+            description="How many connections may be open at once; never more than half of the files that the "
+            "process may open. A quarter of them, and at most 256, may come from one address without a login; if "
+            "there are more, the one that has waited longest is closed."
+        ),
+    ] = 2000
+    request_timeout: Annotated[
+        Duration,
+        Meta(
+            description="How long a client may take to send the head of a request, and how long a body may stop "
+            "coming, before the connection is closed."
+        ),
+    ] = 20.0
+
+    def __post_init__(self) -> None:
+        for proxy in self.proxies:
+            ip_network(proxy, strict=False)  # a ValueError, which becomes a problem of this setting
 
 
 class AccessSettings(msgspec.Struct, frozen=True):

@@ -82,6 +82,22 @@ class InboxSettings(msgspec.Struct, frozen=True):
     ] = 20
 
 
+class AttachmentSettings(msgspec.Struct, frozen=True):
+    """How much disk the files may take that people and the agent send each other."""
+
+    max_total: Annotated[
+        PositiveCount,
+        Meta(
+            description="How much all files together may take, in MB. A file that has no room is refused, and its "
+            "sender is told; what is there already stays. Erasing conversations makes room."
+        ),
+    ] = 10_000
+    max_per_chat: Annotated[
+        PositiveCount,
+        Meta(description="How much the files that came in one conversation may take, in MB."),
+    ] = 2_000
+
+
 class TurnSettings(msgspec.Struct, frozen=True):
     """When a turn is taken to hang: only its silence counts, and not how long it takes."""
 

@@ -87,6 +87,14 @@ class Attachments:
         """Return the path of a file that was fetched before by the same reference, from the same platform."""
         return await self._database.read(lambda tx: _fetched_path(tx, pending))
 
+    async def fetched_bytes(self, key: str) -> int:
+        """Return how many bytes the files have that came in a conversation."""
+        sql = (
+            "SELECT COALESCE(SUM(a.size), 0) FROM inbox i CROSS JOIN attachments a "
+            "WHERE i.key = :key AND a.inbox = i.id AND a.state = 'fetched'"
+        )
+        return await self._database.read(lambda tx: int(tx.all(sql, key=key)[0][0]))
+
     async def record_fetched(self, pending: PendingAttachment, path: str, size: int) -> bool:
         """Record that the file is on disk. After return: the message no longer waits for this file.
 

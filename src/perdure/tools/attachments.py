@@ -1,7 +1,7 @@
 """Stores attachments: each in a directory that is named by its id, below `attachments` in the home.
 
 A file appears in its directory completely, on disk and under its name, or not at all. A part that a crash leaves
-is overwritten by the next attempt, or removed by the cleanup.
+is overwritten by the next attempt, or removed by the cleanup. All files together have a limit.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,13 +21,14 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.file_names import safe_file_name
-from perdure.errors import FileTooLarge
+from perdure.errors import AttachmentQuotaReached, FileTooLarge
 from perdure.tools.file_contents import sync_directory
 from perdure.tools.threads import run_in_thread
 
 ATTACHMENTS_FOLDER = "attachments"
 PART_FILE = ".part"
 PIECE_BYTES = 1 << 20  # written at once
+RECOUNT_SECONDS = 600.0  # after which the files are counted again: others may have removed some
 
 
 class SavedAttachment(Struct, frozen=True):
@@ -34,12 +38,52 @@ class SavedAttachment(Struct, frozen=True):
     size: int
 
 
+class DiskUsage:
+    """How many bytes the attachments of one home take, counted once and then kept up to date."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._counted_at = -RECOUNT_SECONDS
+
+    def add(self, size: int, limit: int | None) -> None:
+        """Count bytes that are about to be written. `AttachmentQuotaReached`: there is no room for them."""
+        with self._lock:
+            old = time.monotonic() - self._counted_at >= RECOUNT_SECONDS
+            if limit is not None and (old or self._bytes + size > limit):
+                self._bytes, self._counted_at = self._count(), time.monotonic()
+            if limit is not None and self._bytes + size > limit:
+                raise AttachmentQuotaReached(
+                    texts.attachments.no_room(limit), hint=texts.attachments.MAKE_ROOM_HINT
+                )
+            self._bytes += size
+
+    def _count(self) -> int:
+        """The bytes on disk; a file that has several names is counted once."""
+        found = 0
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    file = Path(folder, name).lstat()
+                    found += file.st_size // file.st_nlink
+        return found
+
+
+@cache
+def _disk_usage(root: Path) -> DiskUsage:
+    """One for each home: the tools and the gateway write into the same directory."""
+    return DiskUsage(root)
+
+
 class AttachmentFiles:
     """The stored attachments of one home."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, max_total_bytes: int | None = None) -> None:
+        """`max_total_bytes` is for all attachments together; None: they have no limit."""
         self._home = home
         self._root = home / ATTACHMENTS_FOLDER
+        self._max_total_bytes = max_total_bytes
 
     def find(self, path: str | None) -> Path | None:
         """The absolute path of a stored attachment; None for a path that names anything else."""
@@ -55,7 +99,8 @@ class AttachmentFiles:
         """Write a file as its bytes come, with no more than one piece of it in memory.
 
         After return: it is on disk, under its name. If we die inside: at most a part is left, which the next
-        attempt overwrites. `FileTooLarge`: it has more than `max_bytes`, and nothing is left.
+        attempt overwrites. `FileTooLarge`: it has more than `max_bytes`; `AttachmentQuotaReached`: there is no
+        room for it. Nothing is left of it then.
         """
         part = self._open(attachment_id)  # not in a thread: a cancelled wait would leave it open
         try:
@@ -65,9 +110,9 @@ class AttachmentFiles:
                     size = _checked_size(size, piece, max_bytes)
                     waiting += piece
                     if len(waiting) >= PIECE_BYTES:
-                        await run_in_thread(_deferred_write(part, bytes(waiting)))
+                        await run_in_thread(self._deferred_write(part, bytes(waiting)))
                         waiting.clear()
-                await run_in_thread(_deferred_write(part, bytes(waiting)))
+                await run_in_thread(self._deferred_write(part, bytes(waiting)))
                 return await run_in_thread(lambda: self._settle(attachment_id, name, part, size))
         except BaseException:
             self.remove(attachment_id)
@@ -80,7 +125,7 @@ class AttachmentFiles:
                 size = 0
                 for piece in _pieces(source):
                     size = _checked_size(size, piece, max_bytes)
-                    part.write(piece)
+                    self._write(part, piece)
                 return self._settle(attachment_id, name, part, size)
         except BaseException:
             self.remove(attachment_id)
@@ -114,6 +159,13 @@ class AttachmentFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         return os.fdopen(os.open(self._root / attachment_id / PART_FILE, flags, 0o600), "wb")
 
+    def _deferred_write(self, part: BinaryIO, piece: bytes) -> Callable[[], None]:
+        return lambda: self._write(part, piece)
+
+    def _write(self, part: BinaryIO, piece: bytes) -> None:
+        _disk_usage(self._root.absolute()).add(len(piece), self._max_total_bytes)
+        part.write(piece)
+
     def _make(self, attachment_id: str) -> None:
         self._root.mkdir(mode=0o700, exist_ok=True)
         (self._root / attachment_id).mkdir(mode=0o700, exist_ok=True)
@@ -129,10 +181,6 @@ class AttachmentFiles:
     def _sync(self, attachment_id: str) -> None:
         for folder in (self._root / attachment_id, self._root, self._home):
             sync_directory(folder)
-
-
-def _deferred_write(part: BinaryIO, piece: bytes) -> Callable[[], int]:
-    return lambda: part.write(piece)
 
 
 def _checked_size(size: int, piece: bytes, max_bytes: int) -> int:

@@ -18,7 +18,7 @@ from perdure.core.effects import Effect
 from perdure.core.file_names import UNKNOWN_MEDIA_TYPE, display_file_name
 from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
-from perdure.errors import FileTooLarge, ToolFailed
+from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
 from perdure.tools.attachments import AttachmentFiles
 from perdure.tools.file_contents import open_file
 from perdure.tools.function_tools import as_tool, tool
@@ -30,9 +30,9 @@ MAX_CAPTION_CHARACTERS = 900
 Caption = Annotated[str, Meta(max_length=MAX_CAPTION_CHARACTERS, description="Words to show with the file.")]
 
 
-def send_file_tool(root: Path, home: Path) -> Tool:
-    """The tool `send_file`, for files below a folder and for attachments."""
-    workspace, attachments = Workspace(root, home), AttachmentFiles(home)
+def send_file_tool(root: Path, home: Path, max_total_bytes: int | None = None) -> Tool:
+    """The tool `send_file`, for files below a folder and for attachments, which have a limit together."""
+    workspace, attachments = Workspace(root, home), AttachmentFiles(home, max_total_bytes)
 
     @tool(effect=Effect.PURE)
     def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
@@ -52,7 +52,7 @@ def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: s
     attachment_id = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
     try:
         saved = attachments.copy(attachment_id, name, source, MAX_FILE_BYTES)
-    except FileTooLarge as error:
+    except (FileTooLarge, AttachmentQuotaReached) as error:
         raise ToolFailed(texts.attachments.not_sent(name, error.message)) from error
     media_type = guess_type(name)[0] or UNKNOWN_MEDIA_TYPE
     return SentFile(attachment_id, name, media_type, saved.size, saved.path, caption)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import TypeVar
@@ -30,6 +31,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound=PersonRequest)
 
 MAX_BODY_BYTES = 1 << 20
+MAX_BODY_SECONDS = 120.0  # for a body of at most `MAX_BODY_BYTES`; a file may take longer
 MAX_MESSAGE_ID_CHARACTERS = 200
 MAX_PERSON_TEXT_CHARACTERS = 1000
 NUL = "\0"  # PostgreSQL stores no text with this character, and cannot even be asked for one
@@ -45,22 +47,42 @@ _EVENT_CURSOR = re.compile(r"([0-9]{1,18})\.((?:s_[0-9a-z]+)?)\.([0-9]{1,18})")
 
 
 async def stream_body(request: Request, closed_early: str) -> AsyncIterator[bytes]:
-    """The body piece by piece; a connection that closes too early is refused with these words."""
+    """The body piece by piece; a connection that closes too early is refused with these words.
+
+    A body that stops coming is refused too: a request that never ends would be held in memory for ever.
+    """
+    pieces, silence = aiter(request.stream()), _max_silence_seconds(request)
     try:
-        async for piece in request.stream():
+        while True:
+            async with asyncio.timeout(silence):
+                piece = await anext(pieces, None)
+            if piece is None:
+                return
             yield piece
     except ClientDisconnect as error:
         raise HttpRefusal(400, closed_early, texts.SEND_AGAIN) from error
+    except TimeoutError as error:
+        raise HttpRefusal(408, texts.body_too_slow(silence), texts.SEND_AGAIN) from error
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body, up to `MAX_BODY_BYTES`."""
+    """The whole body, up to `MAX_BODY_BYTES`, within `MAX_BODY_SECONDS`."""
     body = bytearray()
-    async for piece in stream_body(request, texts.MESSAGE_CLOSED_EARLY):
-        body += piece
-        if len(body) > MAX_BODY_BYTES:
-            raise HttpRefusal(413, texts.body_too_large(MAX_BODY_BYTES), texts.SEND_LESS)
+    try:
+        async with asyncio.timeout(MAX_BODY_SECONDS):
+            async for piece in stream_body(request, texts.MESSAGE_CLOSED_EARLY):
+                body += piece
+                if len(body) > MAX_BODY_BYTES:
+                    raise HttpRefusal(413, texts.body_too_large(MAX_BODY_BYTES), texts.SEND_LESS)
+    except TimeoutError as error:
+        raise HttpRefusal(408, texts.body_too_slow(MAX_BODY_SECONDS), texts.SEND_AGAIN) from error
     return bytes(body)
+
+
+def _max_silence_seconds(request: Request) -> float:
+    """How long the body may stop coming, as its connection says."""
+    connection = request.scope.get("state", {}).get("connection")
+    return float(getattr(connection, "request_seconds", MAX_BODY_SECONDS))
 
 
 async def read_json(

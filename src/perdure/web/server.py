@@ -10,25 +10,30 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
+from typing import cast
 from urllib.parse import quote
 
 import uvicorn
 
+from perdure import logs
 from perdure.config import Settings
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
 from perdure.runtime.gateway import Gateway, StopKind
 from perdure.web.app import create_app
 from perdure.web.auth.token import ensure_token, has_token, is_token_shared
+from perdure.web.connection_limits import KEEP_ALIVE_SECONDS, ConnectionLimits, LimitedHttpProtocol
 
 log = Log("server")
 
 _PORT_BUSY_HINT = "Is another gateway running? Stop it, or choose another port: PERDURE_WEB__PORT=8421, say."
 
-KEEP_ALIVE_SECONDS = 75  # longer than clients keep a connection, so that the client closes it first
+LISTEN_BACKLOG = 1024  # connections that the kernel keeps until they are accepted
 SHUTDOWN_SECONDS = 3  # for open requests, after everything else has stopped
 MIN_STOP_SECONDS = 1.0  # for any stop
+TICKS_PER_SECOND = 10  # of uvicorn's main loop
 
 
 class ExitDeadline:
@@ -48,10 +53,11 @@ class ExitDeadline:
 
 
 class _GatewayServer(uvicorn.Server):
-    """Uvicorn without its signal handlers: the gateway decides when to stop."""
+    """Uvicorn without its signal handlers, and with limits: the gateway decides when to stop."""
 
-    def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits, on_listening: Callable[[], None]) -> None:
         super().__init__(config)
+        self._limits = limits
         self._on_listening = on_listening
 
     @contextmanager
@@ -60,7 +66,15 @@ class _GatewayServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
+        for each in sockets or ():
+            each.listen(LISTEN_BACKLOG)  # again: asyncio has taken the number that it accepts at once
         self._on_listening()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_PER_SECOND == 0:
+            self._limits.close_overdue()
+            logs.report_left_out()
+        return await super().on_tick(counter)
 
 
 async def serve(
@@ -77,8 +91,15 @@ async def serve(
     last_resort = ExitDeadline()
     gateway = make_gateway(settings)
     gateway.end_by = last_resort.exit_within
+    web = settings.web
+    limits = ConnectionLimits(web.max_connections, web.proxies)
+    protocol = partial(LimitedHttpProtocol, limits=limits, request_seconds=web.request_timeout)
     config = uvicorn.Config(
         create_app(gateway, token, loopback=loopback, supervised=lifeline is not None),
+        http=cast("type[asyncio.Protocol]", protocol),
+        backlog=limits.accepted_at_once,
+        proxy_headers=bool(web.proxies),
+        forwarded_allow_ips=web.proxies,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -88,7 +109,7 @@ async def serve(
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     url = _login_url(listening, token)
-    server = _GatewayServer(config, lambda: on_ready(url))
+    server = _GatewayServer(config, limits, lambda: on_ready(url))
     _install_signal_handlers(gateway, last_resort, lifeline)
     try:
         return await _run_gateway_and_server(gateway, server, listening)

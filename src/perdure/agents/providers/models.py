@@ -35,12 +35,13 @@ from perdure.agents.providers.message_codec import (
     to_provider_messages,
     visible_images,
 )
-from perdure.agents.providers.transport import open_client
+from perdure.agents.providers.transport import ANSWER_LIMITS, open_client
 from perdure.core import texts
 from perdure.core.context_window import ContextRefusal, KnownWindow, parse_refusal
 from perdure.core.journal import ModelAnswered
 from perdure.core.redaction import redact
 from perdure.errors import ConfigurationError, ModelCallFailed
+from perdure.http_limits import bound_answers
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -377,7 +378,11 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
 
         claude = AnthropicProvider(api_key=api_key, base_url=base_url, http_client=client)
         return AnthropicModel(model, provider=claude)
-    return infer_model(f"{kind}:{model}", lambda found: _any_provider(found, base_url, api_key))
+    made = infer_model(f"{kind}:{model}", lambda found: _any_provider(found, base_url, api_key))
+    http = getattr(getattr(made, "client", None), "_client", None)
+    if isinstance(http, AsyncClient):
+        bound_answers(http, ANSWER_LIMITS)
+    return made
 
 
 def _any_provider(kind: str, base_url: str | None, api_key: str | None) -> AnyProvider[Any]:

@@ -15,8 +15,12 @@ import httpx2
 from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Limits, Request, Response
 
 from perdure.http11 import ConnectionPool, HttpConnection, failure_reason
+from perdure.http_limits import AnswerLimits, BoundedTransport, bound_answers
 
 MAX_IDLE_CONNECTIONS = 100  # to a proxy
+MEBIBYTE = 1 << 20
+# A stream has a few hundred bytes for each token; an answer that comes at once has far less.
+ANSWER_LIMITS = AnswerLimits(body=8 * MEBIBYTE, event=4 * MEBIBYTE, stream=64 * MEBIBYTE)
 CONNECT_FAILURES = (httpx2.ConnectTimeout, httpx2.ConnectError)
 WRITE_FAILURES = (httpx2.WriteTimeout, httpx2.WriteError)
 READ_FAILURES = (httpx2.ReadTimeout, httpx2.ReadError)
@@ -26,8 +30,10 @@ CONNECTION_ERRORS = (OSError, EOFError, ValueError, h11.ProtocolError)
 def open_client() -> AsyncClient:
     """An HTTP client for providers. If the environment names proxies, it uses its own transport for them."""
     if getproxies().keys() - {"no"}:
-        return AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS))
-    return AsyncClient(transport=Transport())
+        client = AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS))
+        bound_answers(client, ANSWER_LIMITS)
+        return client
+    return AsyncClient(transport=BoundedTransport(Transport(), ANSWER_LIMITS))
 
 
 class Transport(AsyncBaseTransport):

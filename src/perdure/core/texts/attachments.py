@@ -6,6 +6,7 @@ from perdure.core.texts import phrases
 
 PLATFORM_CANNOT_FETCH = "this platform does not give files to the gateway"
 GONE_FROM_PLATFORM = "the platform does not have it any more"
+MAKE_ROOM_HINT = "Erase conversations that are not needed any more, or raise attachments.max_total."
 TOO_SLOW = "it came too slowly"
 NOT_UPLOADED = "no such file was uploaded here, or it was not used in time"
 UPLOAD_HINT = "Send the file to POST /api/attachments first, and name it here by the id that it got, within a day."
@@ -13,6 +14,15 @@ UPLOAD_HINT = "Send the file to POST /api/attachments first, and name it here by
 
 def too_large(limit: int) -> str:
     return f"it is larger than {phrases.byte_size(limit)}"
+
+
+def no_room(limit: int) -> str:
+    """Why a file was refused; what the operator can do stands in `MAKE_ROOM_HINT`."""
+    return f"there is no room for it: all files together may take {phrases.byte_size(limit)}"
+
+
+def no_room_in_chat(limit: int) -> str:
+    return f"there is no room for it: the files of one conversation may take {phrases.byte_size(limit)}"
 
 
 def not_fetched(name: str, why: str) -> str:

@@ -26,6 +26,10 @@ def body_too_large(most: int) -> str:
     return f"the body is larger than {most} bytes"
 
 
+def body_too_slow(seconds: float) -> str:
+    return f"the body came too slowly: nothing, or not all of it, within {seconds:g} s"
+
+
 def contains_nul(name: str) -> str:
     return f"{name}: expected characters other than NUL (U+0000), got one"
 

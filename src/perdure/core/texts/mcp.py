@@ -18,6 +18,10 @@ def connection_broke(why: str) -> str:
     return f"the connection broke ({why})"
 
 
+def message_too_large(most: int) -> str:
+    return f"it sent a message of more than {phrases.byte_size(most)}, which was not read"
+
+
 def http_status(status: int, phrase: str) -> str:
     return f"it answered HTTP {status} {phrase}".rstrip()
 

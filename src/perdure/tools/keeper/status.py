@@ -203,7 +203,8 @@ def prevent_start(directory: Path) -> bool:
 def make_directory(directory: Path) -> None:
     """Make the directory of a command durably: it survives a power cut."""
     with suppress(FileExistsError):
-        directory.mkdir(mode=0o700, parents=True)
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of its parents, `mkdir` sets no mode
+        directory.mkdir(mode=0o700)
     sync_directory(directory.parent)
 
 

@@ -44,6 +44,7 @@ REQUEST_SECONDS = 30.0  # for every request but a tool call
 WRITE_SECONDS = 5.0  # for a call to be written
 RELISTEN_SECONDS = 15.0  # after a subscription broke off
 MAX_PAGES = 100  # of a list of tools, which might never end
+MAX_TOOLS = 1000  # of a server; further pages are not asked for
 IDEMPOTENCY_KEY = "perdure/idempotency-key"  # of a keyed call, in `_meta`
 
 _log = logging.getLogger("perdure.tools.mcp")
@@ -131,7 +132,7 @@ class McpConnection:
 
     def _make(self) -> Client:
         return Client(
-            open_streams(self._server, self._stderr, lambda: self.retire(texts.mcp.CONNECTION_CLOSED)),
+            open_streams(self._server, self._stderr, self.retire),
             client_info=Implementation(name="perdure", version=__version__),
             read_timeout_seconds=REQUEST_SECONDS,
             message_handler=self._on_message,
@@ -175,7 +176,7 @@ class McpConnection:
             page = await client.list_tools(cursor=cursor)
             offered += page.tools
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or len(offered) >= MAX_TOOLS:
                 break
         self.offered_tools = tuple({tool.name: tool for tool in reversed(offered)}.values())[::-1]
 
@@ -222,7 +223,7 @@ class McpConnection:
         if error.code == CONNECTION_CLOSED:
             if self._server.url:
                 self.retire(message)  # a process has ended when its output ends
-            return self._interrupted_error(message, effect)
+            return self._interrupted_error(self._end_reason or message, effect)
         return ToolFailed(texts.mcp.call_refused(self._server.name, message))
 
     def _interrupted_error(self, why: str, effect: Effect) -> ToolFailed | OutcomeUnknown:
@@ -237,6 +238,8 @@ class McpConnection:
             error = error.exceptions[0]
         known = isinstance(error, McpConnectionEnded | MCPError)
         why = str(error) if known else f"{type(error).__name__}: {error}"
+        if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+            why = self._end_reason or why
         return self._server.redact(texts.mcp.server_ended(why, str(self._stderr)))
 
 

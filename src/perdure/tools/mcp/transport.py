@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import httpx2
 import msgspec
-from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters, stdio_client
+from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from perdure.core import texts
+from perdure.http_limits import AnswerLimits, bound_answers
 from perdure.tools.descriptor_limit import with_inherited_limit
+from perdure.tools.mcp.process_streams import open_process_streams
 from perdure.tools.mcp.server import McpServer
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ LOST = "perdure: sent, and no answer"
 SESSION_HEADER = "mcp-session-id"
 CONNECT_SECONDS = 30.0  # to open a connection
 MAX_SILENCE_SECONDS = 300.0  # without a byte, after which a stream counts as dead
-MAX_EVENT_BYTES = 32 * 1024 * 1024
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024  # of one message of a server
 MAX_STDERR_CHARACTERS = 4000  # of a process's standard error that are kept
 MAX_SHOWN_CHARACTERS = 300  # of them in a message
 
@@ -45,17 +47,22 @@ _log = logging.getLogger("perdure.tools.mcp")
 
 @asynccontextmanager
 async def open_streams(
-    server: McpServer, stderr: StderrTail, mark_closed: Callable[[], None]
+    server: McpServer, stderr: StderrTail, mark_closed: Callable[[str], None]
 ) -> AsyncIterator[TransportStreams]:
-    """Open the two streams of a connection; call `mark_closed` when the server has closed its side."""
+    """Open the two streams of a connection; call `mark_closed` with the reason when they end."""
     async with AsyncExitStack() as stack:
         if server.command:
             errors = stack.enter_context(stderr.capture())
-            opening = stdio_client(_process(server, server.command), errors)
+            opening = open_process_streams(
+                _process(server, server.command),
+                errors,
+                MAX_MESSAGE_BYTES,
+                lambda: mark_closed(texts.mcp.message_too_large(MAX_MESSAGE_BYTES)),
+            )
         else:
             http = await stack.enter_async_context(_http(server))
             opening = streamable_http_client(
-                server.url or "", http_client=http, terminate_on_close=False, max_sse_event_size=MAX_EVENT_BYTES
+                server.url or "", http_client=http, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE_BYTES
             )
         read, write = await stack.enter_async_context(opening)
         yield _EndReportingStream(read, mark_closed), write
@@ -113,7 +120,7 @@ class StderrTail:
 class _EndReportingStream:
     """A stream of messages that calls `mark_closed` at its end."""
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception], mark_closed: Callable[[], None]) -> None:
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], mark_closed: Callable[[str], None]) -> None:
         self._inner = inner
         self._mark_closed = mark_closed
 
@@ -134,7 +141,7 @@ class _EndReportingStream:
         try:
             return await self._inner.__anext__()
         except Exception:  # including StopAsyncIteration
-            self._mark_closed()
+            self._mark_closed(texts.mcp.CONNECTION_CLOSED)
             raise
 
     async def __aenter__(self) -> _EndReportingStream:
@@ -152,7 +159,12 @@ class _EndReportingStream:
 
 def _http(server: McpServer) -> httpx2.AsyncClient:
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=max(MAX_SILENCE_SECONDS, server.timeout + CONNECT_SECONDS))
-    return _ErrorReportingClient(headers=server.headers, timeout=timeout)
+    client = _ErrorReportingClient(headers=server.headers, timeout=timeout)
+    # The streams of a connection stay open for ever, and only their single messages have an end. Of a message that
+    # is too large for it, the SDK says so; the second limit is for what is no message at all.
+    limits = AnswerLimits(body=MAX_MESSAGE_BYTES, event=2 * MAX_MESSAGE_BYTES)
+    bound_answers(client, limits)
+    return client
 
 
 class _ErrorReportingClient(httpx2.AsyncClient):

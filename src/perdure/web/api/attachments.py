@@ -7,7 +7,7 @@ from starlette.responses import FileResponse, Response
 
 from perdure.core import texts
 from perdure.core.messages import Attachment
-from perdure.errors import FileTooLarge, NotFound
+from perdure.errors import AttachmentQuotaReached, FileTooLarge, NotFound
 from perdure.runtime.gateway import Gateway
 from perdure.store.attachments import StoredAttachment
 from perdure.web.requests import ID_PATTERN, stream_body
@@ -43,6 +43,8 @@ class AttachmentApi(GatewayApi):
         except FileTooLarge as error:
             hint = texts.http.send_at_most(texts.phrases.byte_size(self._gateway.settings.max_file_bytes))
             raise HttpRefusal(413, texts.http.file_too_large(error.message), hint) from error
+        except AttachmentQuotaReached as error:
+            raise HttpRefusal(507, texts.http.file_not_stored(error.message), error.hint or "") from error
         except OSError as error:
             problem = texts.http.file_not_stored(error.strerror or error)
             raise HttpRefusal(503, problem, texts.http.MAKE_ROOM) from error

@@ -16,6 +16,7 @@ from perdure.web.auth.cookie import COOKIE_MAX_AGE_SECONDS, LoginCookie
 from perdure.web.auth.origin import HostNames, is_cross_site, is_from_our_page
 from perdure.web.auth.throttle import LoginThrottle
 from perdure.web.auth.token import tokens_match
+from perdure.web.connection_limits import mark_logged_in
 from perdure.web.pages.rendering import render_page
 from perdure.web.requests import read_body
 from perdure.web.responses import HttpRefusal, accepts_html
@@ -28,9 +29,9 @@ log = Log("login")
 class Authenticator:
     """Accepts requests with the login token, or with the cookie that a browser got for the token.
 
-    A header with the right token is always accepted: no other site can make a browser send it, and wrong tokens of
-    other people do not lock its owner out. The cookie is accepted only from our own pages, under our own host
-    names.
+    The right token is always accepted, in a header, a link or the form: wrong tokens, from whichever address, do
+    not lock its owner out. No other site can make a browser send the header. The cookie is accepted only from our
+    own pages, under our own host names.
     """
 
     def __init__(self, token: str, host_names: HostNames) -> None:
@@ -53,6 +54,7 @@ class Authenticator:
         async def guarded(request: Request) -> Response:
             if not self._is_logged_in(request):
                 raise HttpRefusal(401, texts.http.NEEDED, texts.http.HEADER_HINT)
+            mark_logged_in(request)
             return await endpoint(request)
 
         return guarded
@@ -61,7 +63,10 @@ class Authenticator:
         """Wrap a page: without a login, the browser is redirected to the login form."""
 
         async def guarded(request: Request) -> Response:
-            return await endpoint(request) if self._is_logged_in(request) else _redirect("/login")
+            if not self._is_logged_in(request):
+                return _redirect("/login")
+            mark_logged_in(request)
+            return await endpoint(request)
 
         return guarded
 
@@ -104,7 +109,6 @@ class Authenticator:
     def _log_in_with_token(self, request: Request, given: str) -> Response:
         # Before the token is counted: another site must not use up the tries of its visitors.
         self._check_origin(request, is_cross_site(request))
-        self._check_throttle(request)
         if not tokens_match(given, self._token):
             return self._reject_token(request, given)
         self._throttle.record_success(_client_address(request))
@@ -121,6 +125,7 @@ class Authenticator:
         return response
 
     def _reject_token(self, request: Request, given: str) -> Response:
+        self._check_throttle(request)
         self._count_wrong_token(request, given)
         if accepts_html(request):
             return render_page("login.html", 401, problem=texts.http.REFUSED)
@@ -145,7 +150,7 @@ class Authenticator:
         return False
 
     def _check_throttle(self, request: Request) -> None:
-        """Refuse a client that has sent too many wrong tokens, before its next one is compared."""
+        """Refuse a client that has sent too many wrong tokens; only a wrong token gets here."""
         if wait := self._throttle.seconds_to_wait(_client_address(request)):
             raise HttpRefusal(
                 429, texts.http.TOO_MANY_WRONG_TOKENS, texts.http.retry_later(wait), retry_after_seconds=wait

@@ -1,4 +1,8 @@
-"""The throttle on wrong login tokens: a client that sends several has to wait, longer each time."""
+"""The throttle on wrong login tokens: a client that sends several has to wait, longer each time.
+
+Only wrong tokens are throttled. The right one is accepted from every address at every time, so that nobody who
+sends wrong ones can lock out the people who share an address with them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ class LoginThrottle:
         self._recent_failures: deque[float] = deque(maxlen=FLOOD_WRONG_TOKENS)
 
     def seconds_to_wait(self, client: str) -> int:
-        """Seconds for which this client's tokens are refused unseen; 0 if they are checked."""
+        """Seconds for which this client's wrong tokens are refused without being counted; 0 if they count."""
         throttled = self._clients.get(_client_network(client))
         left = throttled.blocked_until - self._clock() if throttled else 0.0
         return int(left) + 1 if left > 0 else 0

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from perdure.core.printable_text import printable_text
 from perdure.runtime.gateway import Gateway
 from perdure.web.pages.filters import FILTERS
 from perdure.web.routes import route
@@ -41,10 +42,23 @@ def _template_environment() -> Environment:
 
     loader = FileSystemLoader(WEB_DIRECTORY / "templates")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown_value,
     )
     environment.filters.update(FILTERS)
     return environment
+
+
+def _shown_value(value: Any) -> Any:
+    """A value as a page shows it: no text that others chose may turn the direction of what stands beside it."""
+    if not isinstance(value, str):
+        return value
+    shown = printable_text(value)
+    return value if shown == value else type(value)(shown)  # what is marked as HTML stays so
 
 
 class StaticFileApi:
