@@ -24,7 +24,9 @@ _VALUED = frozenset(":<>")  # options whose value may be the next word
 @cache
 def option_kinds(table: str) -> dict[str, str]:
     """The options of a table, each with its mark, or with nothing."""
-    return {name.rstrip(_MARKS): name[len(name.rstrip(_MARKS)) :] for name in table.split()}
+    return {
+        name[:-1] if name[-1] in _MARKS else name: name[-1] if name[-1] in _MARKS else "" for name in table.split()
+    }
 
 
 # ── as the program reads them ───────────────────────────────────────────────────────────────────────────────

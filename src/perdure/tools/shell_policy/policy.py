@@ -91,6 +91,7 @@ class ShellPolicy(Struct, frozen=True):
     """The patterns of dangerous and safe commands; by default the built-in ones."""
 
     dangerous: tuple[CommandPattern, ...] = _DANGEROUS
+    listed: frozenset[str] = _LISTED  # programs that an unknown program must not be given
     safe: tuple[CommandPattern, ...] = ()
     writable_folders: tuple[str, ...] = ("/tmp",)  # noqa: S108 reason: what may be changed, besides the working directory
 
@@ -122,7 +123,12 @@ def make_policy(
     )
     allowed = tuple(parse_pattern(text) for text in safe if text.strip())
     folders = tuple(folder.rstrip("/") for folder in writable_folders)
-    return ShellPolicy((*added, *DEFAULT_POLICY.dangerous), allowed, (*DEFAULT_POLICY.writable_folders, *folders))
+    return ShellPolicy(
+        dangerous=(*added, *DEFAULT_POLICY.dangerous),
+        listed=DEFAULT_POLICY.listed | {pattern.words[0] for pattern in added},
+        safe=allowed,
+        writable_folders=(*DEFAULT_POLICY.writable_folders, *folders),
+    )
 
 
 def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: bool = False) -> Assessment:
@@ -193,7 +199,7 @@ class CommandLineAssessment:
             yield Finding(RiskReason.UNKNOWN_PROGRAM, command.source)
         elif not self._is_allowed(words):
             yield from self._listed_findings(words, command)
-            for fact in _command_facts(words, command, self._functions):
+            for fact in _command_facts(words, command, self._functions, self._policy.listed):
                 yield from self._fact_findings(fact, command, depth + 1)
             self._record_effects(words, command)
 
@@ -262,7 +268,8 @@ class CommandLineAssessment:
     def _mention_findings(self, word: Word) -> Iterator[str]:
         """Whether a word has a path outside in it, also behind an option's name or a colon."""
         paths = [Word(path) for path in _PATH_BEGINNING.findall(word.text)]
-        if _HOME_VARIABLE.search(word.source) or any(any(self._path_findings(path)) for path in paths):
+        outside = _PARENT_PATH.search(word.text) or _HOME_VARIABLE.search(word.source)
+        if outside or any(any(self._path_findings(path)) for path in paths):
             yield RiskReason.PASSED_PATH
 
     def _path_findings(self, path: Word) -> Iterator[str]:
@@ -295,7 +302,9 @@ class CommandLineAssessment:
             self.has_left = self.has_left or not self._in_workspace
 
 
-def _command_facts(words: Sequence[Word], command: SimpleCommand, functions: set[str]) -> Iterator[CommandFact]:
+def _command_facts(
+    words: Sequence[Word], command: SimpleCommand, functions: set[str], listed: frozenset[str]
+) -> Iterator[CommandFact]:
     """What a command does, by every table that knows its program, or as a program that none of them knows."""
     name = base_name(words[0].text)
     yield from wrapper_facts(words)
@@ -307,7 +316,7 @@ def _command_facts(words: Sequence[Word], command: SimpleCommand, functions: set
     if plain in PROGRAM_OPTIONS:
         yield from program_facts(plain, words)
     elif name not in functions and not _is_known(words[0].text, plain):
-        yield from unknown_program_facts(words, _LISTED)
+        yield from unknown_program_facts(words, listed)
     if "/" in words[0].text:
         yield RunsFile(words[0])
 

@@ -208,6 +208,8 @@ def program_facts(name: str, words: Words) -> Iterator[CommandFact]:
     """What a program of `PROGRAM_OPTIONS` does."""
     table = PROGRAM_OPTIONS[name]
     if name in _TARS:
+        if any(UNKNOWN_MARK in word.text for word in words[1:2]):
+            yield RiskReason.UNKNOWN_WORDS  # its letters are options, also without a dash
         words = _dashed_letters(words, option_kinds(table))
         written = any(_TAR_WRITES.fullmatch(word.text) for word in words[1:])
         table = f"{table} -f> --file>" if written else table

@@ -31,9 +31,10 @@ _AWK_WRITES = r"(?<!\|)\|(?!\|)|>"  # after a `print`
 
 # ── sed ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_SED_ADDRESS = re.compile(
-    r"[\s;]*(?:[0-9]+|\$|/(?:[^/\\\n]|\\.)*/[IM]*)?(?:[,~+][~+]?(?:[0-9]+|\$|/(?:[^/\\\n]|\\.)*/[IM]*))*\s*!?\s*"
-)
+_MAX_SED_SCRIPT = 4_000  # characters
+_BRACKETS = r"\[\^?\]?(?:\[[:.=][^\]\n]*[:.=]\]|[^\]\n])*\]"  # in which a delimiter is a letter
+_SED_LINE = rf"(?:[0-9]+|\$|/(?:{_BRACKETS}|[^/\\\[\n]|\\.)*/[IM]*)"
+_SED_ADDRESS = re.compile(rf"[\s;]*(?:{_SED_LINE}(?:[,~]\s*[~+]?{_SED_LINE})?)?\s*!?\s*")
 _SED_COMMAND = re.compile(
     r"[{}=dDgGhHnNpPxFz](?=[\s;}]|$)|[{}]"  # without an argument
     r"|[lqQL]\s*[0-9]*(?=[\s;}]|$)"
@@ -44,30 +45,34 @@ _SED_COMMAND = re.compile(
     re.DOTALL,
 )
 _SED_REPLACE = re.compile(
-    r"(s|y)([^\\\n\w\s])((?:(?!\2)[^\\]|\\.)*)\2((?:(?!\2)[^\\]|\\.)*)\2[gpiIMm0-9]*(?=[\s;}]|$)", re.DOTALL
+    rf"(?:s([^\\\n\w\s\[])(?:{_BRACKETS}|(?!\1)[^\\\[\n]|\\.)*\1|y([^\\\n\w\s])(?:(?!\2)[^\\\n]|\\.)*\2)"
+    r"(?:(?!\1|\2)[^\\]|\\.)*(?:\1|\2)[gpiIMm0-9]*(?=[\s;}]|$)",
+    re.DOTALL,
 )
 
 
 def is_harmless_sed(script: str) -> bool:
     """Whether a script of sed has only commands that neither run a program nor write a file."""
     at = 0
-    while script[at:].strip("; \t\n"):
+    while len(script) <= _MAX_SED_SCRIPT and script[at:].strip("; \t\n"):
         at = found.end() if (found := _SED_ADDRESS.match(script, at)) else at
         command = _SED_REPLACE.match(script, at) or _SED_COMMAND.match(script, at)
         if not command:
             return False
         at = command.end()
-    return True
+    return len(script) <= _MAX_SED_SCRIPT
 
 
 def _sed(words: Words, _: Redirects) -> Iterator[CommandFact]:
+    """A script may be given in pieces, which sed joins with line ends."""
     options, rest = split_permuted_options(words[1:], SED_OPTIONS)
     given = option_names(options) & {"-e", "-f", "--expression", "--file"}
-    for script in option_values(options, "-e", "--expression") if given else rest[:1]:
-        if UNKNOWN_MARK in script.text or script.splits:
-            yield RiskReason.UNKNOWN_CODE
-        elif not is_harmless_sed(script.text.replace(BRACE_MARK, "{")):
-            yield RiskReason.OTHER_CODE
+    pieces = option_values(options, "-e", "--expression") if given else rest[:1]
+    script = "\n".join(piece.text for piece in pieces).replace(BRACE_MARK, "{")
+    if UNKNOWN_MARK in script or any(piece.splits for piece in pieces):
+        yield RiskReason.UNKNOWN_CODE
+    elif not is_harmless_sed(script):
+        yield RiskReason.OTHER_CODE
     yield from (RunsFile(file) for file in option_values(options, "-f", "--file"))
 
 
@@ -107,7 +112,7 @@ _READING_COMMANDS = """
     .indices .limit .lint .mode .nullvalue .parameter .print .prompt .quit .schema .separator .show .stats .tables
     .timeout .timer .version .width"""
 _DOT_COMMANDS = frozenset(_READING_COMMANDS.split())
-_CLIENT_COMMAND = re.compile(r"^\s*(\.[A-Za-z]\S*|\\\S+)([^\n]*)", re.MULTILINE)
+_CLIENT_COMMAND = re.compile(r"(?:^\s*(?=[.\\])|\s(?=\\))(\.[A-Za-z]\S*|\\\S+)([^\n]*)", re.MULTILINE)
 _BACKSLASH_COMMAND = re.compile(r"\\(?:[lzxqatcfH]|d[A-Za-z]*|timing|conninfo|echo|pset|encoding)\+?;?")
 _STATEMENT_OPTION = re.compile(r"-[ceq]|--?(?:command|execute|query|cmd)(?:=.*)?", re.DOTALL)
 _NONINTERACTIVE_OPTIONS = {"-f", "--file", "-l", "--list", "--version", "--help", "-V", "-version", "-help"}
