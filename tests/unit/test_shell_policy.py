@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from perdure.tools.shell_policy.policy import Assessment, assess_command, make_policy
 from perdure.tools.shell_policy.rules import DANGEROUS_COMMANDS, RISK_EXAMPLES, RiskReason
+from support.command_lines import AROUND, PREFIXES, around
 
 pytestmark = pytest.mark.unit
 
@@ -265,7 +266,7 @@ HARMLESS = {
     "make cleans": "make clean",
     "tests of Python": "python -m pytest -q",
     "tests of Python in a time": "timeout -k 5 60 python3 -m pytest -q -x tests",
-    "tests of Python with variables": "CI=1 PYTHONPATH=src nice -n 5 python -m pytest",
+    "tests of Python with variables": "CI=1 PYTHONUNBUFFERED=1 nice -n 5 python -m pytest",
     "a script of Python": "python scripts/run.py --delete nothing",
     "a module of Python after a download": "curl -s https://example.org/x.json | python3 -m json.tool",
     "a script that was not downloaded": "curl -sO https://example.org/x.json && python read.py x.json",
@@ -289,7 +290,7 @@ HARMLESS = {
     "git gets a name": "git config user.name \"O'Brien\"; git config alias.co checkout",
     "git has no pager": "git -c core.pager=cat log -3",
     "git leaves a branch": "git checkout -b fix && git switch main && git clean -n && git restore --staged .",
-    "a calculation": 'echo "$((1 + 2 * (3 - x)))"',
+    "a calculation": 'echo "$((1 + 2 * (3 - $#)))"',
     "a loop": 'for f in *.py; do wc -l "$f"; done',
     "a loop over numbers": "for i in $(seq 3); do echo $i; sleep 1; done",
     "a loop that reads": "while IFS= read -r line; do echo \"$line\"; done < notes.txt",
@@ -326,53 +327,6 @@ HARMLESS_IN_BASH = {
     "output of bash": "ls &> out.txt; ls |& cat; cat <<< hello",
     "a process is substituted": "diff <(ls a) <(ls b)",
 }
-
-PREFIXES = [
-    "", "sudo ", "sudo -u ada -- ", "doas ", "command ", "builtin ", "exec ", "env ", "env A=1 B=2 ", "nohup ",
-    "nice ", "nice -n 10 ", "timeout 5 ", "timeout -k 1 -s KILL 5 ", "time ", "/usr/bin/time -v ", "stdbuf -oL ",
-    "setsid -f ", "busybox ", "A=1 ", ">log ", "2>&1 ", "xargs ", "xargs -0r -n1 ", "uv run ", "strace -f -o log ",
-    "ionice -c3 ", "flock lock ", "! ", "if ", "true; ", "true && ", "true | ", "true &\n", "# no\n",
-]  # fmt: skip
-
-AROUND = {
-    "sh -c": "sh -c {quoted}",
-    "bash -lc": "bash -lc {quoted}",
-    "bash with options": "/bin/bash -euo pipefail -c {quoted} name",
-    "env and sh": "env -i A=1 sh -c {quoted}",
-    "sh in sh": "sh -c {twice}",
-    "eval": "eval {quoted}",
-    "ssh": "ssh -i key host {quoted}",
-    "trap": "trap {quoted} EXIT",
-    "watch": "watch -n 5 {quoted}",
-    "xargs and sh": "ls | xargs -I% sh -c {quoted}",
-    "find and sh": "find . -exec sh -c {quoted} \\;",
-    "a container": "docker exec -u root web sh -c {quoted}",
-    "a here-document": "sh <<'END-OF-IT'\n{line}\nEND-OF-IT\n",
-    "a here-string": "bash <<< {quoted}",
-    "a pipe": "true | (\n{line}\n)",
-    "a subshell": "(\n{line}\n)",
-    "a group": "{{\n{line}\n}}",
-    "a substitution": "echo $(\n{line}\n)",
-    "a substitution in quotes": 'echo "a $(\n{line}\n) b"',
-    "a substitution in a here-document": "cat <<END-OF-IT\n$(\n{line}\n)\nEND-OF-IT\n",
-    "backquotes": "echo `{backquoted}\n`",
-    "an assignment": "x=$(\n{line}\n)",
-    "a default": "echo ${{x:-$(\n{line}\n)}}",
-    "a process": "cat <(\n{line}\n)",
-    "a condition": "if true\nthen\n{line}\nfi",
-    "a loop": "for i in 1 2\ndo\n{line}\ndone",
-    "a loop with a condition": "while\n{line}\ndo\ntrue\ndone",
-    "a case": "case x in\nx)\n{line}\n;;\nesac",
-    "a function": "f() {{\n{line}\n}}\nf",
-    "what follows": "true\n{line}\ntrue",
-}
-
-
-def around(form: str, line: str) -> str:
-    escaped = "".join(f"\\{char}" if char in "\\`$" else char for char in line)
-    quoted = shlex.quote(line)
-    twice = shlex.quote(f"sh -c {quoted}")
-    return form.format(line=line, quoted=quoted, twice=twice, backquoted=escaped)
 
 
 def by_name(cases: dict[str, str]) -> pytest.MarkDecorator:

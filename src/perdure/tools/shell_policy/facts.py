@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from perdure.tools.shell_policy.lexer import Word
+from perdure.tools.shell_policy.lexer import Word, Words
+from perdure.tools.shell_policy.parser import Redirects
 from perdure.tools.shell_policy.rules import RiskReason
 
 
@@ -37,13 +38,21 @@ class ChangesPath(Struct, frozen=True):
     path: Word
 
 
+class MentionsPath(Struct, frozen=True):
+    """The program gets a word that may be, or contain, a path; whether it changes what is there is not known."""
+
+    word: Word
+
+
 class SetsVariable(Struct, frozen=True):
     """The program sets a variable: `NAME=value`."""
 
     assignment: Word
+    exported: bool = True  # programs get it
 
 
-CommandFact = RunsCommand | RunsCode | RunsFile | ChangesPath | SetsVariable | RiskReason
+CommandFact = RunsCommand | RunsCode | RunsFile | ChangesPath | MentionsPath | SetsVariable | RiskReason
+FactFinder = Callable[[Words, Redirects], Iterator[CommandFact]]
 
 
 def join_words(words: Sequence[Word]) -> Word:

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from msgspec import Struct
 
+from perdure.tools.shell_policy.rules import loads_code
+
 UNKNOWN_MARK = "\0"  # stands in a word for a value that cannot be known
 BRACE_MARK = "\1"  # stands for a `{` that may begin a brace expansion
 WORKING_DIRECTORY_MARK = "\2"  # stands for `$PWD` and the like
@@ -26,7 +28,10 @@ _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=Tr
 _BACKQUOTED = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
 _WORKING_DIRECTORY = re.compile(r"\$PWD(?![A-Za-z0-9_])|\$\{PWD\}|\$\(pwd\)")
-_BRACED = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
+_BRACED = re.compile(r"\$\{#?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(?:\[(?:[0-9]+|[@*])\])?")
+_BRACED_OPERATOR = re.compile(r"(?=\})|:?[-+?=]|##?|%%?|//?|\^\^?|,,?|:[ ]?-?[0-9]+(?::[ ]?-?[0-9]+)?(?=\})")
+_COUNT = re.compile(r"\$(?:[#?$]|\{[#?$]\})")  # special parameters that are always numbers
+_CALCULATION = frozenset("0123456789+-*/%<>=!&|^~?:, \t\n()")
 
 
 class Unreadable(Exception):
@@ -211,10 +216,16 @@ class WordLexer:
         return UNKNOWN_MARK, found[0] == "@" or (found[0] not in "?$#" and not in_quotes)
 
     def _braced(self, *, in_quotes: bool) -> tuple[str, bool]:
-        """Read `${…}`, in which quotes follow rules of their own and are refused."""
+        """Read `${…}`, in which quotes follow rules of their own and are refused.
+
+        Forms that evaluate the value of a variable once more, such as `${!x}`, `${x@P}` and `${x:y}`, are refused.
+        """
         start = self.position
-        if not self._consume(_BRACED):
-            self._refuse("it has a `${` that I do not know")
+        name, operator = self._consume(_BRACED), self._consume(_BRACED_OPERATOR)
+        if not name or not operator:
+            self._refuse("it has a `${…}` that I do not know, or that is evaluated once more")
+        if operator[0].endswith("="):
+            self._refuse_assignment(name[1])
         while not self._starts_with("}"):
             if self._starts_with("$"):
                 self._dollar(in_quotes=True)
@@ -224,17 +235,27 @@ class WordLexer:
         return UNKNOWN_MARK, not in_quotes or "@" in self.text[start : self.position]
 
     def _arithmetic(self) -> None:
-        """Skip a calculation, up to its two closing parentheses."""
+        """Skip a calculation with numbers, up to its two closing parentheses.
+
+        Bash evaluates the text of a variable in a calculation, and the commands in that text.
+        """
         depth = 0
         while depth or not self._starts_with("))"):
-            if self._starts_with("$"):
+            if self._starts_with("$(("):
                 self._dollar(in_quotes=True)
                 continue
+            if self._consume(_COUNT):
+                continue
             char = self._next_character()
-            if char in "'\"\\`" or (char == ")" and not depth):
-                self._refuse("it has a calculation that may be commands")
+            if char not in _CALCULATION or (char == ")" and not depth):
+                self._refuse("it has a calculation with names or commands, which may be evaluated")
             depth += {"(": 1, ")": -1}.get(char, 0)
         self.position += 2
+
+    def _refuse_assignment(self, name: str) -> None:
+        """Refuse a variable that is set in passing, if other programs load code by it."""
+        if loads_code(name):
+            self._refuse(f"it sets `{name}` in passing")
 
 
 def _unescape(found: re.Match[str]) -> str:

@@ -20,7 +20,8 @@ _KEYWORD_END = r"(?=[ \t\n;&|<>()]|$)"  # the end of a keyword
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
 _REDIRECT = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<>|<&|>>|>\||>&|[<>](?!\())")
 _SEPARATOR = re.compile(r"&&|\|\||\|&|;(?![;&])|[&|]")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
+_NUMERIC_INDEX = re.compile(r"\[[0-9]+\]")
 _END = re.compile(rf";;&?|;&|\)|(?:fi|done|esac|\}}){_KEYWORD_END}")
 _CONTINUATION = re.compile(rf"\n|$|(?:then|do|else|elif){_KEYWORD_END}")
 _PARENTHESES = re.compile(r"[ \t]*\([ \t]*\)")
@@ -113,7 +114,9 @@ class SimpleCommandParser(WordLexer):
         words, assigned, redirects = list[Word](), list[Word](), list[Redirect]()
         while True:
             if word:
-                assigns = not words and _ASSIGNMENT.match(word.source.replace("\\\n", ""))
+                assigns = None if words else _ASSIGNMENT.match(word.source.replace("\\\n", ""))
+                if assigns and assigns[1] and not _NUMERIC_INDEX.fullmatch(assigns[1]):
+                    self._refuse("it has an index that may be evaluated")
                 (assigned if assigns else words).append(word)
             self._consume(_BLANKS)
             word = None
@@ -245,6 +248,7 @@ class CommandParser(SimpleCommandParser):
         name = self._require_word()
         if not (name.bare and name.known):
             self._refuse_here()
+        self._refuse_assignment(name.text)
         self._lines()
         if self._consume(_IN):
             self._consume(_BLANKS)

@@ -3,7 +3,7 @@
 In a word, `*`, `?` and `[…]` stand for characters. `**` stands for any number of words, and so does `*` as the
 last word; elsewhere `*` is one word. A dangerous pattern is matched widely: `-r` also finds `-rf`, `--force` also
 finds `--forc` and `--force=…`, and the program is found under any path. For a safe pattern each word of the
-command must be known, or written as in the pattern.
+command must be known, or written as in the pattern, and `*` and `?` stand for no `:`, `/` or blank.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 
 from msgspec import Struct
 
@@ -19,6 +20,9 @@ from perdure.tools.shell_policy.lexer import BRACE_MARK, UNKNOWN_MARK, Word, bas
 _UNKNOWN_REST = re.compile(f"[{UNKNOWN_MARK}{BRACE_MARK}].*", re.DOTALL)
 _LETTERS = re.compile(r"-[A-Za-z0-9]+")
 _WILD = re.compile(r"[*?\[].*")
+_WILDCARD = re.compile(r"\*|\?|\[!?\]?[^]]*\]")
+_NARROW = {"*": r"[^:/\s]*", "?": r"[^:/\s]"}
+_ANY_WORDS = ("**", "*…")  # any number of words; the second for those that `*` matches
 
 WordTest = Callable[[str, Word], bool]
 
@@ -34,7 +38,7 @@ def parse_pattern(text: str, reason: str = "") -> CommandPattern:
     """Parse a pattern as an operator writes it: words separated by blanks."""
     words = text.split()
     if words[1:] and words[-1] == "*":
-        words[-1] = "**"
+        words[-1] = "*…"
     return CommandPattern(("*", "**") if words in ([], ["*"], ["**"]) else tuple(words), reason)
 
 
@@ -74,20 +78,22 @@ def _matches(
     for word in words:
         if is_anything(word) and states:
             return True
-        moved = {at if pattern[at] == "**" else at + 1 for at in states if _can_advance(pattern, at, word, fits)}
+        moved = {
+            at if pattern[at] in _ANY_WORDS else at + 1 for at in states if _can_advance(pattern, at, word, fits)
+        }
         states = _with_empty_wildcards(moved, pattern)
     return len(pattern) in states
 
 
 def _can_advance(pattern: Sequence[str], at: int, word: Word, fits: WordTest) -> bool:
-    return at < len(pattern) and (pattern[at] == "**" or fits(pattern[at], word))
+    return at < len(pattern) and (pattern[at] == "**" or fits(pattern[at].rstrip("…"), word))
 
 
 def _with_empty_wildcards(states: set[int], pattern: Sequence[str]) -> set[int]:
-    """The states and those behind them that need no word, because `**` may stand for none."""
+    """The states and those behind them that need no word, because wildcards for words may stand for none."""
     for at in sorted(states):
         end = at
-        while end < len(pattern) and pattern[end] == "**":
+        while end < len(pattern) and pattern[end] in _ANY_WORDS:
             end += 1
             states.add(end)
     return states
@@ -120,4 +126,23 @@ def _word_may_match(pattern: str, word: Word) -> bool:
 
 
 def _word_matches_plainly(pattern: str, word: Word) -> bool:
-    return word.source == pattern or (word.known and fnmatchcase(word.text, pattern))
+    return word.source == pattern or (word.known and bool(_narrow_pattern(pattern).fullmatch(word.text)))
+
+
+@cache
+def _narrow_pattern(pattern: str) -> re.Pattern[str]:
+    """A safe pattern as an expression in which wildcards stand for no `:`, `/` or blank."""
+    pieces, at = list[str](), 0
+    for found in _WILDCARD.finditer(pattern):
+        pieces += [
+            re.escape(pattern[at : found.start()]),
+            _NARROW.get(found[0], r"(?![:/\s])" + _as_class(found[0])),
+        ]
+        at = found.end()
+    return re.compile("".join(pieces) + re.escape(pattern[at:]), re.DOTALL)
+
+
+def _as_class(brackets: str) -> str:
+    """`[!a-z]` as an expression has it."""
+    inner = re.sub(r"([\\\[])", r"\\\1", brackets[1:-1])
+    return f"[^{inner[1:]}]" if inner.startswith("!") else f"[{inner}]"

@@ -15,13 +15,15 @@ from perdure.core import texts
 from perdure.tools.shell_policy.facts import (
     ChangesPath,
     CommandFact,
+    MentionsPath,
     RunsCode,
     RunsCommand,
     RunsFile,
     SetsVariable,
 )
-from perdure.tools.shell_policy.file_writers import file_writer_facts
-from perdure.tools.shell_policy.interpreters import SCRIPT_READERS, interpreter_facts
+from perdure.tools.shell_policy.file_writers import FILE_WRITERS
+from perdure.tools.shell_policy.git import git_facts
+from perdure.tools.shell_policy.interpreters import INTERPRETERS, interpreter_facts, interpreter_name
 from perdure.tools.shell_policy.lexer import (
     BRACE_MARK,
     MAX_DEPTH,
@@ -39,14 +41,24 @@ from perdure.tools.shell_policy.patterns import (
     matches_possibly,
     parse_pattern,
 )
+from perdure.tools.shell_policy.programs import (
+    PROGRAM_OPTIONS,
+    READERS,
+    is_installed_path,
+    program_facts,
+    program_name,
+    unknown_program_facts,
+)
 from perdure.tools.shell_policy.rules import (
-    CODE_LOADING_VARIABLES,
-    COMMAND_VARIABLES,
     DANGEROUS_COMMANDS,
     HARMLESS_COMMANDS,
     RiskReason,
+    command_of_variable,
+    loads_code,
 )
-from perdure.tools.shell_policy.wrappers import COMMAND_RUNNERS, wrapper_facts
+from perdure.tools.shell_policy.scripts import SCRIPT_READERS
+from perdure.tools.shell_policy.shell_builtins import SHELL_BUILTINS
+from perdure.tools.shell_policy.wrappers import COMMAND_RUNNERS, WRAPPERS, wrapper_facts
 
 _DOWNLOADS = frozenset({"curl", "wget", "aria2c", "http", "https", "fetch", "scp", "rsync"})
 _COPIERS = frozenset({"cp", "install", "ln", "mv", "tee"})
@@ -55,17 +67,31 @@ _DEVICES = re.compile(r"/dev/(?:null|stdout|stderr|stdin|tty|fd/[0-9]+)")
 _PARENT_PATH = re.compile(rf"(?:^|[/,{BRACE_MARK}])\.\.(?:$|[/,}}])")
 _ABSOLUTE_PATH_PART = re.compile(rf"(?:^|[,{BRACE_MARK}])~|[,{BRACE_MARK}]/")
 _DESCRIPTOR_NUMBER = re.compile(r"[0-9]+-?|-")
+_PATH_BEGINNING = re.compile(
+    r"(?:^-[A-Za-z]|^|[=,@;\s\"'(\[{|&<>]|:(?!//)|file://)(?=[/~]|\.\.(?:/|$))([^\s,:;\"'|&<>)\]]+)"
+)
+_HOME_VARIABLE = re.compile(r"\$\{?(?:HOME|OLDPWD)\b")
 
+_FACT_FINDERS = (COMMAND_RUNNERS, SHELL_BUILTINS, SCRIPT_READERS, FILE_WRITERS, {"git": git_facts})
 _HARMLESS = tuple(parse_pattern(text) for text in HARMLESS_COMMANDS.split(";"))
 _DANGEROUS = tuple(
     parse_pattern(text, why) for why, patterns in DANGEROUS_COMMANDS.items() for text in patterns.split(";")
 )
+
+# Programs that can do harm by themselves or run others: an unknown program that gets such a name may run it.
+_LISTED = frozenset(
+    {name.split()[0] for name in (*WRAPPERS, *INTERPRETERS, *(name for table in _FACT_FINDERS for name in table))}
+    | {pattern.words[0] for pattern in _DANGEROUS}
+    | {name for name, table in PROGRAM_OPTIONS.items() if "!" in table and name not in READERS}
+)
+_KNOWN = _LISTED | READERS | PROGRAM_OPTIONS.keys()
 
 
 class ShellPolicy(Struct, frozen=True):
     """The patterns of dangerous and safe commands; by default the built-in ones."""
 
     dangerous: tuple[CommandPattern, ...] = _DANGEROUS
+    listed: frozenset[str] = _LISTED  # programs that an unknown program must not be given
     safe: tuple[CommandPattern, ...] = ()
     writable_folders: tuple[str, ...] = ("/tmp",)  # noqa: S108 reason: what may be changed, besides the working directory
 
@@ -97,7 +123,12 @@ def make_policy(
     )
     allowed = tuple(parse_pattern(text) for text in safe if text.strip())
     folders = tuple(folder.rstrip("/") for folder in writable_folders)
-    return ShellPolicy((*added, *DEFAULT_POLICY.dangerous), allowed, (*DEFAULT_POLICY.writable_folders, *folders))
+    return ShellPolicy(
+        dangerous=(*added, *DEFAULT_POLICY.dangerous),
+        listed=DEFAULT_POLICY.listed | {pattern.words[0] for pattern in added},
+        safe=allowed,
+        writable_folders=(*DEFAULT_POLICY.writable_folders, *folders),
+    )
 
 
 def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: bool = False) -> Assessment:
@@ -106,7 +137,11 @@ def assess_command(command: str, policy: ShellPolicy = DEFAULT_POLICY, *, bash: 
     Without `bash`, syntax that only bash understands counts as unreadable.
     """
     try:
-        found = _first_finding(CommandLineAssessment(policy).code_findings(command, bash=bash))
+        assessment = CommandLineAssessment(policy)
+        found = _first_finding(assessment.code_findings(command, bash=bash))
+        if not found and assessment.has_left:  # a loop, a function or a trap may come back to what stands before
+            elsewhere = CommandLineAssessment(policy, in_workspace=False)
+            found = _first_finding(elsewhere.code_findings(command, bash=bash))
     except Unreadable as error:
         return Assessment(True, texts.questions.unreadable_command(RiskReason.UNREADABLE, str(error)))
     if not found:
@@ -127,18 +162,23 @@ def _first_finding(dangers: Iterator[Finding]) -> Finding | None:
 class CommandLineAssessment:
     """The assessment of one command line, from its first command to its last."""
 
-    def __init__(self, policy: ShellPolicy) -> None:
+    def __init__(self, policy: ShellPolicy, *, in_workspace: bool = True) -> None:
         self._policy = policy
-        self._in_workspace = True  # whether relative paths lead into the working directory
+        self._in_workspace = in_workspace  # whether relative paths lead into the working directory
+        self.has_left = not in_workspace  # whether a command has gone elsewhere
         self._downloaded = set[str]()  # names of downloaded files
+        self._functions = set[str]()  # names of functions that the line defines
 
     def code_findings(self, text: str, *, bash: bool, depth: int = 0) -> Iterator[Finding]:
         """The findings in a shell's code."""
-        for command in parse_command_line(text, bash=bash):
+        commands = parse_command_line(text, bash=bash)
+        self._functions.update(name for command in commands for name in command.enclosing_functions)
+        for command in commands:
             for why in self._context_findings(command):
                 yield Finding(why, command.source)
             for assignment in command.assignments:
-                yield from self._variable_findings(assignment, command, depth + 1)
+                fact = SetsVariable(assignment, exported=bool(command.words))
+                yield from self._variable_findings(fact, command, depth + 1)
             if command.words:
                 yield from self._program_findings(command.words, command, depth)
 
@@ -159,7 +199,7 @@ class CommandLineAssessment:
             yield Finding(RiskReason.UNKNOWN_PROGRAM, command.source)
         elif not self._is_allowed(words):
             yield from self._listed_findings(words, command)
-            for fact in _command_facts(words, command):
+            for fact in _command_facts(words, command, self._functions, self._policy.listed):
                 yield from self._fact_findings(fact, command, depth + 1)
             self._record_effects(words, command)
 
@@ -181,7 +221,7 @@ class CommandLineAssessment:
         elif isinstance(fact, RunsCode):
             yield from self._located_findings(self._inner_code_findings(fact, command, depth), local=fact.local)
         elif isinstance(fact, SetsVariable):
-            yield from self._variable_findings(fact.assignment, command, depth)
+            yield from self._variable_findings(fact, command, depth)
         else:
             for why in self._simple_findings(fact):
                 yield Finding(why, command.source)
@@ -198,17 +238,20 @@ class CommandLineAssessment:
         else:
             yield Finding(RiskReason.UNKNOWN_CODE, command.source)
 
-    def _variable_findings(self, assignment: Word, command: SimpleCommand, depth: int) -> Iterator[Finding]:
-        name, _, value = assignment.text.partition("=")
+    def _variable_findings(self, fact: SetsVariable, command: SimpleCommand, depth: int) -> Iterator[Finding]:
+        name, _, value = fact.assignment.text.partition("=")
         name = re.split(r"[\[+]", name)[0]
-        if UNKNOWN_MARK in name or name in CODE_LOADING_VARIABLES:
+        code = command_of_variable(name, value)
+        if code is not None:
+            yield from self._inner_code_findings(RunsCode(Word(code, bare=False)), command, depth)
+        elif loads_code(name, exported=fact.exported):
             yield Finding(RiskReason.LOADS, command.source)
-        elif name in COMMAND_VARIABLES:
-            yield from self._inner_code_findings(RunsCode(Word(value, bare=False)), command, depth)
 
-    def _simple_findings(self, fact: ChangesPath | RunsFile | RiskReason) -> Iterator[str]:
+    def _simple_findings(self, fact: ChangesPath | MentionsPath | RunsFile | RiskReason) -> Iterator[str]:
         if isinstance(fact, ChangesPath):
             yield from self._path_findings(fact.path)
+        elif isinstance(fact, MentionsPath):
+            yield from self._mention_findings(fact.word)
         elif isinstance(fact, RunsFile):
             yield from self._file_findings(fact.file)
         else:
@@ -222,12 +265,21 @@ class CommandLineAssessment:
         elif "://" in file.text or base_name(file.text) in self._downloaded:
             yield RiskReason.FETCHED
 
+    def _mention_findings(self, word: Word) -> Iterator[str]:
+        """Whether a word has a path outside in it, also behind an option's name or a colon."""
+        paths = [Word(path) for path in _PATH_BEGINNING.findall(word.text)]
+        outside = _PARENT_PATH.search(word.text) or _HOME_VARIABLE.search(word.source)
+        if outside or any(any(self._path_findings(path)) for path in paths):
+            yield RiskReason.PASSED_PATH
+
     def _path_findings(self, path: Word) -> Iterator[str]:
         text = path.text.replace(WORKING_DIRECTORY_MARK, ".")
         if path.splits or UNKNOWN_MARK in text:
             yield RiskReason.UNKNOWN_PATH
-        elif _DEVICES.fullmatch(text):
+        elif _DEVICES.fullmatch(text) or text == "-":
             return
+        elif base_name(text).startswith("-"):
+            yield RiskReason.OPTION_NAME
         elif _PARENT_PATH.search(text) or _ABSOLUTE_PATH_PART.search(text):
             yield RiskReason.OUTSIDE
         elif text.startswith("/"):
@@ -246,17 +298,30 @@ class CommandLineAssessment:
             self._downloaded |= {base_name(word.text.split("?")[0]) for word in (*words[1:], *targets)}
         if name in {"cd", "pushd"}:
             paths = [word for word in words[1:] if word.text[:1] != "-"]
-            self._in_workspace = bool(paths) and paths[0].text != "-" and not any(self._path_findings(paths[0]))
+            self._in_workspace = bool(paths) and not any(self._path_findings(paths[0]))
+            self.has_left = self.has_left or not self._in_workspace
 
 
-def _command_facts(words: Sequence[Word], command: SimpleCommand) -> Iterator[CommandFact]:
-    """What a command does, by every table that knows its program."""
+def _command_facts(
+    words: Sequence[Word], command: SimpleCommand, functions: set[str], listed: frozenset[str]
+) -> Iterator[CommandFact]:
+    """What a command does, by every table that knows its program, or as a program that none of them knows."""
     name = base_name(words[0].text)
     yield from wrapper_facts(words)
-    for known in (COMMAND_RUNNERS, SCRIPT_READERS):
-        if name in known:
-            yield from known[name](words, command.redirects)
+    for finders in _FACT_FINDERS:
+        if name in finders:
+            yield from finders[name](words, command.redirects)
     yield from interpreter_facts(words, command.redirects)
-    yield from file_writer_facts(name, words)
+    plain = program_name(words[0].text)
+    if plain in PROGRAM_OPTIONS:
+        yield from program_facts(plain, words)
+    elif name not in functions and not _is_known(words[0].text, plain):
+        yield from unknown_program_facts(words, listed)
     if "/" in words[0].text:
         yield RunsFile(words[0])
+
+
+def _is_known(path: str, plain: str) -> bool:
+    name = base_name(path)
+    known = {name, plain, interpreter_name(path)} & _KNOWN
+    return bool(known) and (is_installed_path(path) or name not in READERS)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from perdure.tools.shell_policy.facts import (
     ChangesPath,
     CommandFact,
+    FactFinder,
     RunsCode,
     RunsCommand,
     RunsFile,
@@ -18,38 +18,72 @@ from perdure.tools.shell_policy.facts import (
     join_words,
 )
 from perdure.tools.shell_policy.lexer import UNKNOWN_MARK, Unreadable, Word, Words, base_name
-from perdure.tools.shell_policy.options import operands, option_names, option_values, split_options
+from perdure.tools.shell_policy.options import (
+    Options,
+    operands,
+    option_kinds,
+    option_names,
+    option_values,
+    split_options,
+)
 from perdure.tools.shell_policy.parser import Redirects
 from perdure.tools.shell_policy.rules import RiskReason
+from perdure.tools.shell_policy.shell_builtins import input_facts
 
-# Programs that run the command behind their options and this number of operands.
+# Programs that run the command behind their options and this number of operands; another option is refused.
 WRAPPERS: dict[str, tuple[str, int]] = {
-    "builtin": ("", 0),
-    "bundle exec": ("", 0),
-    "busybox": ("", 0),
+    **dict.fromkeys(("builtin", "busybox", "eatmydata", "fakeroot", "nohup", "sem", "toybox", "winpty"), ("", 0)),
+    **dict.fromkeys(("bundle exec", "hatch run", "pdm run", "pipenv run", "rye run"), ("", 0)),
+    **dict.fromkeys(("npm exec", "pnpm exec", "pnpm dlx", "yarn exec", "yarn dlx", "yarn run"), ("", 0)),
+    **dict.fromkeys(("setarch", "linux32", "linux64", "i386", "i686", "x86_64"), ("-R -v --verbose", 0)),
+    **dict.fromkeys(("torsocks", "proxychains", "proxychains4", "torify"), ("-q", 0)),
     "caffeinate": ("-d -i -m -s -u -t: -w:", 0),
+    "ccache": ("", 0),
+    "chronic": ("-e -v", 0),
+    "choom": ("-n: --adjust:", 0),
     "chrt": ("-a -b -d -f -i -m -o -p -r -v", 1),
     "command": ("-p -v -V", 0),
+    "conda run": ("-n: -p: --name: --prefix: --no-capture-output --live-stream", 0),
+    "cpulimit": ("-l: -f -q -v -i -z --limit: --foreground --quiet", 0),
+    "dbus-run-session": ("", 0),
+    "direnv exec": ("", 1),
+    "distcc": ("", 0),
+    "dumb-init": ("-c -v -r: --single-child --verbose --rewrite:", 0),
     "exec": ("-a: -c -l", 0),
-    "hatch run": ("", 0),
+    "faketime": ("-f -m", 1),
     "ionice": ("-c: -n: -t --class: --classdata: --ignore", 0),
+    "ltrace": ("-c -C -f -i -r -S -t -T -a: -e: -n: -o> -s: -x:", 0),
     "nice": ("-n: --adjustment: -0 -1 -2 -3 -4 -5 -6 -7 -8 -9", 0),
-    "nohup": ("", 0),
     "npx": ("-y -q -p: --yes --no --quiet --package:", 0),
-    "pdm run": ("", 0),
-    "pipenv run": ("", 0),
+    "numactl": ("-a -l -b -C: -i: -m: -N: -p: --cpunodebind: --membind: --interleave: --localalloc", 0),
+    "perf stat": ("-a -d -v -e: -r: -o> --event: --repeat: --output>", 0),
+    "perf record": ("-a -g -v -e: -F: -o> --event: --freq: --output>", 0),
     "pipx run": ("-q --spec: --python:", 0),
     "poetry run": ("-n -q -v", 0),
+    "prlimit": (
+        "-n? -u? -v? -t? -c? -d? -f? -s? --nofile? --nproc? --as? --cpu? --core? --data? --fsize? --stack?",
+        0,
+    ),
+    "rlwrap": ("", 0),
     "setsid": ("-c -f -w --ctty --fork --wait", 0),
     "stdbuf": ("-i: -o: -e: --input: --output: --error:", 0),
-    "strace": ("-c -C -f -i -k -q -r -t -T -v -x -y -a: -b: -e: -I: -o: -O: -P: -s: -S: -X:", 0),
+    "strace": ("-c -C -f -i -k -q -r -t -T -v -x -y -a: -b: -e: -I: -o> -O: -P: -s: -S: -X:", 0),
     "taskset": ("-a -c --all-tasks --cpu-list", 1),
-    "time": ("-a -p -v -f: -o: --append --portability --verbose --format: --output:", 0),
+    "time": ("-a -p -v -f: -o> --append --portability --verbose --format: --output>", 0),
     "timeout": ("-f -p -v -k: -s: --foreground --preserve-status --verbose --kill-after: --signal:", 1),
-    "toybox": ("", 0),
+    "tini": ("-s -v -w -g -p: -e:", 0),
     "unbuffer": ("-p", 0),
     "uv run": ("-q -v -p: --quiet --verbose --no-sync --frozen --locked --python: --with: --extra: --group:", 0),
     "uvx": ("-q -p: --from: --with: --python: --isolated", 0),
+    "valgrind": (
+        "-q -v --quiet --verbose --leak-check: --tool: --track-origins: --error-exitcode: --log-file>",
+        0,
+    ),
+    "xvfb-run": ("-a -e> -n: -s: -w: --auto-servernum --server-num: --server-args: --error-file>", 0),
+}
+_SUBCOMMANDS = {
+    first: {both.partition(" ")[2] for both in WRAPPERS if both.startswith(f"{first} ")}
+    for first in {both.partition(" ")[0] for both in WRAPPERS if " " in both}
 }
 
 _SHELLS = ("sh", "bash", "dash", "ash", "rbash")
@@ -67,23 +101,30 @@ _SSH = (
     "-4 -6 -A -a -C -f -G -g -K -k -M -N -n -q -s -T -t -V -v -X -x -Y -y -B: -b: -c: -D: -E: -e: -F: -I: -i: -J: "
     "-L: -l: -m: -O: -o: -P: -p: -Q: -R: -S: -W: -w:"
 )
+_HARMLESS_SSH = re.compile(
+    r"(?i)(?:AddKeysToAgent|BatchMode|Ciphers|Compression|ConnectTimeout|ConnectionAttempts|ControlMaster|ControlPersist|"
+    r"HostKeyAlgorithms|HostName|IdentitiesOnly|IdentityFile|KexAlgorithms|LogLevel|NumberOfPasswordPrompts|Port|"
+    r"PasswordAuthentication|PreferredAuthentications|PubkeyAuthentication|RequestTTY|ServerAliveCountMax|"
+    r"ServerAliveInterval|StrictHostKeyChecking|TCPKeepAlive|User|UserKnownHostsFile)[ \t=]"
+)
 _EXEC = (
     "-d -i -t -T -c: -e: -n: -u: -w: --detach --interactive --privileged --stdin --tty --container: --env: "
     "--env-file: --index: --namespace: --user: --workdir:"
 )
 _WATCH = "-b -c -d? -e -g -n: -p -t -w -x --beep --color --differences? --errexit --interval: --no-title --exec"
-_GIT_COMMAND = r"(?i)alias\.|pager|editor|command|cmd|helper|textconv|driver|hook|program|proxy|exec"
 
 
 def wrapper_facts(words: Words) -> Iterator[CommandFact]:
     """The command that a program of `WRAPPERS` runs."""
-    name = base_name(words[0].text)
-    second = next((at for at, word in enumerate(words) if at and not word.text.startswith("-")), 0)
-    both = f"{name} {words[second].text}"
-    if name not in WRAPPERS and both not in WRAPPERS:
+    name, start = base_name(words[0].text), 1
+    if name in _SUBCOMMANDS:
+        start = next((at for at, word in enumerate(words, 1) if word.text in _SUBCOMMANDS[name]), 0)
+        name = f"{name} {words[start - 1].text}"
+    if not start or name not in WRAPPERS:
         return
-    known, count = WRAPPERS.get(name) or WRAPPERS[both]
-    _, rest = split_options(words[1 if name in WRAPPERS else second + 1 :], known)
+    table, count = WRAPPERS[name]
+    options, rest = split_options(words[start:], table)
+    yield from changed_paths(options, table)
     rest = operands(rest, count)[1]
     if rest and rest[0].text == "!":
         raise Unreadable("I do not know what `!` means there")
@@ -91,16 +132,11 @@ def wrapper_facts(words: Words) -> Iterator[CommandFact]:
         yield RunsCommand(rest)
 
 
-def input_facts(redirects: Redirects, *, bash: bool, local: bool = True) -> Iterator[CommandFact]:
-    """What a shell runs that reads its commands from its standard input."""
-    found = [each for each in redirects if each.operator[0] == "<" and each.descriptor in {"", "0"}][-1:]
-    for redirect in found:
-        if redirect.body is not None:
-            yield RunsCode(Word(redirect.body, bare=False), bash, local)
-        else:
-            yield RunsFile(redirect.target) if redirect.operator == "<" else RiskReason.UNSEEN_CODE
-    if not found:
-        yield RiskReason.UNSEEN_CODE
+def changed_paths(options: Options, table: str) -> Iterator[CommandFact]:
+    """The values of options that name a path to change; a program that reads `|…` there runs a command."""
+    for name, value in options:
+        if value and option_kinds(table).get(name) == ">":
+            yield RiskReason.OPTION_PROGRAM if value.text[:1] in {"|", "!"} else ChangesPath(value)
 
 
 def _shell(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
@@ -116,15 +152,9 @@ def _shell(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
         yield from input_facts(redirects, bash=bash)
 
 
-def _source(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
-    if words[1:2] and words[1].text == "/dev/stdin":
-        yield from input_facts(redirects, bash=True)
-    elif words[1:2]:
-        yield RunsFile(words[1])
-
-
 def _env(words: Words, _: Redirects) -> Iterator[CommandFact]:
     rest = split_options(words[1:], _ENV)[1]
+    rest = rest[1:] if rest and rest[0].text == "-" else rest  # as `-i`
     while rest and "=" in rest[0].text:
         (assignment,), rest = operands(rest, 1)
         yield SetsVariable(assignment)
@@ -173,11 +203,22 @@ def _fd(words: Words, _: Redirects) -> Iterator[CommandFact]:
 
 def _ssh(words: Words, redirects: Redirects) -> Iterator[CommandFact]:
     options, rest = split_options(words[1:], _SSH)
+    yield from ssh_option_facts(options, "-F", "-I")
     _, rest = operands(rest, 1)
     if rest:
         yield RunsCode(join_words(rest), bash=False, local=False)
     elif not option_names(options) & {"-N", "-V", "-G", "-Q", "-O"}:
         yield from input_facts(redirects, bash=False, local=False)
+
+
+def ssh_option_facts(options: Options, *running: str) -> Iterator[CommandFact]:
+    """What options of ssh and its relatives run on this machine: settings that are not known, and `running`."""
+    for value in option_values(options, "-o"):
+        if not _HARMLESS_SSH.match(value.text):
+            yield RiskReason.OPTION_PROGRAM
+    if option_names(options) & set(running):
+        yield RiskReason.OPTION_PROGRAM
+    yield from (ChangesPath(path) for path in option_values(options, "-E"))
 
 
 def _in_container(words: Words, _: Redirects) -> Iterator[CommandFact]:
@@ -192,29 +233,6 @@ def _in_container(words: Words, _: Redirects) -> Iterator[CommandFact]:
         yield RunsCommand(rest, local=False)
 
 
-def _git(words: Words, _: Redirects) -> Iterator[CommandFact]:
-    configures = any(word.text == "config" for word in words)
-    for before, word in pairwise(words):
-        key, sign, value = word.text.partition("=") if before.text == "-c" else (before.text, "", word.text)
-        if (sign or (configures and "." in key)) and re.search(_GIT_COMMAND, key):
-            code = value[1:] if value.startswith("!") else f"git {value}" if key.startswith("alias.") else value
-            yield RunsCode(replace(word, text=code))
-
-
-def _eval(words: Words, _: Redirects) -> Iterator[CommandFact]:
-    yield RunsCode(join_words([word for word in words[1:] if word.text != "--"]))
-
-
-def _trap(words: Words, _: Redirects) -> Iterator[CommandFact]:
-    rest = split_options(words[1:], "-l -p", strict=False)[1]
-    yield from (RunsCode(word) for word in rest[:1] if len(rest) > 1)
-
-
-def _alias(words: Words, _: Redirects) -> Iterator[CommandFact]:
-    for word in words[1:]:
-        yield RunsCode(replace(word, text=word.text.partition("=")[2]))
-
-
 def _watch(words: Words, _: Redirects) -> Iterator[CommandFact]:
     yield RunsCode(join_words(split_options(words[1:], _WATCH)[1]), bash=False)
 
@@ -227,19 +245,14 @@ def _flock(words: Words, _: Redirects) -> Iterator[CommandFact]:
         yield RunsCommand(rest)
 
 
-COMMAND_RUNNERS: dict[str, Callable[[Words, Redirects], Iterator[CommandFact]]] = {
+COMMAND_RUNNERS: dict[str, FactFinder] = {
     **dict.fromkeys(_SHELLS, _shell),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc", "lxc"), _in_container),
-    **dict.fromkeys((".", "source"), _source),
     **dict.fromkeys(("fd", "fdfind"), _fd),
-    "alias": _alias,
     "env": _env,
-    "eval": _eval,
     "find": _find,
     "flock": _flock,
-    "git": _git,
     "ssh": _ssh,
-    "trap": _trap,
     "watch": _watch,
     "xargs": _xargs,
 }
