@@ -205,7 +205,8 @@ async def test_process_is_given_up_when_its_installation_is_silent_for_long(
     assert await two.store.processes.abandoned() == []
     await two.execute_sql("UPDATE runs SET heartbeat_at = 1 WHERE id = :run", run=one.run)
     assert await two.store.processes.abandoned() == [], "nobody has ended its run"
-    await two.store.runs.reap(two.run)
+    assert await two.declares_dead(one)
+    await two.execute_sql("UPDATE runs SET heartbeat_at = 1 WHERE id = :run", run=one.run)
     assert [each.id for each in await two.store.processes.abandoned()] == [process.id]
     await two.execute_sql("UPDATE runs SET heartbeat_at = :now WHERE id = :run", run=one.run, now=wall_clock())
     assert await two.store.processes.abandoned() == []

@@ -235,6 +235,12 @@ class StoreGateway(StoreConnection):
         """Mark a lost turn as the recoverer does."""
         return await self.store.turns.take_over(turn.id, turn.key, reason, self.run, self.now())
 
+    async def declares_dead(self, other: StoreConnection) -> bool:
+        """Make a heartbeat that ends another gateway's run, whose count stands still."""
+        ((beats,),) = await self.query("SELECT beats FROM runs WHERE id = :run", run=other.run)
+        found = await self.store.runs.beat(self.run, {other.run: beats})
+        return found is not None and other.run in found.ended
+
     async def outbox_heads(self) -> list[OutboxDelivery]:
         return await self.store.outbox.lane_heads(self.run, [PLATFORM])
 

@@ -18,7 +18,7 @@ from perdure.errors import PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
-from perdure.runtime.clocks import Clocks, steady_clock
+from perdure.runtime.clocks import Clocks, boot_seconds, steady_clock
 from perdure.runtime.configured_platforms import configured_adapters
 from perdure.runtime.connections import Connections
 from perdure.runtime.gateway_run import GatewayRun, Lease
@@ -29,7 +29,7 @@ from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.runs import LEASE_MS, RunStart
+from perdure.store.runs import RunStart
 from perdure.version import __version__
 
 log = Log("gateway")
@@ -114,8 +114,12 @@ class Gateway:
     def problems(self) -> list[str]:
         """What keeps us from serving everybody, in words; empty means healthy."""
         store = self._store.problem if self._store else None
+        heartbeat = self._loops.heartbeat.problem if self._loops else None
         platforms = self._loops.connections.problems if self._loops else {}
-        return [*([store] if store else []), *(f"{name}: {problem}" for name, problem in platforms.items())]
+        return [
+            *(problem for problem in (store, heartbeat) if problem),
+            *(f"{name}: {problem}" for name, problem in platforms.items()),
+        ]
 
     def warnings(self) -> list[str]:
         """What does not work though people are served: servers of tools that cannot be reached."""
@@ -178,34 +182,40 @@ class Gateway:
         return self._stop_kind
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
-        started = await self._begin_run()
+        started, lease = await self._begin_run()
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
-                await self._run_loops(started, group, on_ready)
+                await self._run_loops(started, lease, group, on_ready)
         except* _Drained:
             log.info("drained", run=started.run)
         await self._close_adapters()
         return started.run
 
-    async def _begin_run(self) -> RunStart:
+    async def _begin_run(self) -> tuple[RunStart, Lease]:
         """Record that this run begins, however long the store is away."""
-        begun: list[RunStart] = []
+        begun: list[tuple[RunStart, Lease]] = []
+        length_ms = self.settings.lease_ms
 
         async def begin() -> None:
-            begun.append(await self.store.runs.begin(_instance(self.settings.home), __version__, self._launch))
+            lease = Lease(None if self.store.database.exclusive else length_ms, boot_seconds())
+            instance = _instance(self.settings.home)
+            started = await self.store.runs.begin(instance, __version__, self._launch, lease_ms=length_ms)
+            begun.append((started, lease))
 
         if not await self._failures.retry("run_delayed", begin):
             raise PerdureError("the start of this run could not be recorded; the log says why")
         return begun[-1]
 
-    async def _run_loops(self, started: RunStart, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
+    async def _run_loops(
+        self, started: RunStart, lease: Lease, group: asyncio.TaskGroup, on_ready: Callable[[], None]
+    ) -> None:
         """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""
         run = GatewayRun(
             self.store,
             started.run,
             self._clocks,
-            Lease(None if self.store.database.exclusive else LEASE_MS),
+            lease,
             GatewayTasks(group),
             Connections(self.adapters),
             Wakeups(self.feed),

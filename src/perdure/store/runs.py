@@ -1,12 +1,13 @@
-"""Runs: every start of every gateway, its heartbeat, and how it ended.
+"""Runs: every start of every gateway, its heartbeats, and how it ended.
 
 A run is alive until it has an ending. Its own process ends it cleanly. Another gateway ends it as lost, when that
-gateway holds the lock of the same home or file, or when the run's heartbeat has been silent for too long.
+gateway holds the lock of the same home or file, or when it has seen the run's count of heartbeats stand still for
+a lease, by a clock of its own. The times of heartbeats are for people to read: a clock that is set ends nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,9 +16,9 @@ from perdure.core.address import split_session_key
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
 from perdure.store import outbox
-from perdure.store.database import Database, Transaction, Tx
+from perdure.store.database import HEARTBEAT, Database, Transaction, Tx
 
-LEASE_MS = 30_000  # a run without a heartbeat for this long is dead
+LEASE_MS = 30_000  # a run whose heartbeats stand still for this long is dead
 RECENT_MS = 300_000
 MAX_PAST_RUNS = 20  # earlier runs that a start looks at
 
@@ -42,11 +43,28 @@ class RunStart(Struct, frozen=True):
     unclean_lately: int  # how many died within the last minutes
 
 
+class RunBeats(Struct, frozen=True):
+    """How many heartbeats another run has made, and for how long it may make none."""
+
+    run: str
+    beats: int
+    lease_ms: int
+
+
+class Heartbeats(Struct, frozen=True):
+    """What one heartbeat found: the runs that it ended as lost, and the others that live."""
+
+    ended: Sequence[str]
+    others: Sequence[RunBeats]
+
+
 class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(self, instance: str, version: str, launch: GatewayLaunch | None = None) -> RunStart:
+    async def begin(
+        self, instance: str, version: str, launch: GatewayLaunch | None = None, *, lease_ms: int = LEASE_MS
+    ) -> RunStart:
         """Begin a run, end the runs that our locks prove dead, and answer whoever asked for the restart.
 
         `launch` is the supervisor's record of this start and of the deaths before it.
@@ -56,41 +74,19 @@ class Runs:
         """
         sole, run = self._database.exclusive, self._database.ids.new("run")
         launched = launch or GatewayLaunch("")
-        return await self._database.write(lambda tx: _begin(tx, run, instance, version, launched, exclusive=sole))
-
-    async def record_heartbeat(self, run: str) -> bool:
-        """Record that the run is alive. False: it was declared dead meanwhile, and must stop."""
+        begun = RunBeats(run, 0, lease_ms)
         return await self._database.write(
-            lambda tx: bool(
-                tx.run(
-                    "UPDATE runs SET heartbeat_at = :now WHERE id = :run AND ended_at IS NULL",
-                    now=tx.lease_clock(),
-                    run=run,
-                )
-            )
+            lambda tx: _begin(tx, begun, instance, version, launched, exclusive=sole)
         )
 
-    async def reap(self, run: str) -> int:
-        """End the runs whose heartbeat is silent; return how many there were. Never our own."""
+    async def beat(self, run: str, silent: Mapping[str, int]) -> Heartbeats | None:
+        """Count one heartbeat of a run, and end the silent runs whose counts have not moved since they were seen.
 
-        def transaction(tx: Tx) -> int:
-            now = tx.lease_clock()
-            # A heartbeat in the future: the clock was set back, and the run's silence is counted from now.
-            tx.run(
-                "UPDATE runs SET heartbeat_at = :now "
-                "WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
-                now=now,
-                run=run,
-            )
-            return tx.run(
-                "UPDATE runs SET ended_at = :now, ending = 'lost' "
-                "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
-                now=now,
-                limit=now - LEASE_MS,
-                run=run,
-            )
-
-        return await self._database.write(transaction)
+        None: the run was declared dead meanwhile, and must stop.
+        After return: the heartbeat is on record, and the sessions of the runs that it ended may be taken over.
+        If we die inside: the same, or nothing.
+        """
+        return await self._database.write(lambda tx: _beat(tx, run, silent), key=HEARTBEAT)
 
     async def end(self, run: str) -> None:
         """Record a clean stop. After return: the run's leases are free."""
@@ -129,7 +125,9 @@ def request_restart(run: str, key: str) -> Transaction[bool]:
     return lambda tx: bool(tx.run(sql, key=key, run=run))
 
 
-def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch, *, exclusive: bool) -> RunStart:
+def _begin(
+    tx: Tx, begun: RunBeats, instance: str, version: str, launch: GatewayLaunch, *, exclusive: bool
+) -> RunStart:
     ours = "" if exclusive else "AND instance = :instance"
     for death in launch.deaths:
         _record_exit(tx, death)
@@ -144,9 +142,10 @@ def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch,
         instance=instance,
     )
     tx.run(
-        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, launch) "
-        "VALUES (:run, :instance, :version, :now, :now, :launch)",
-        run=run,
+        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, launch, lease_ms) "
+        "VALUES (:run, :instance, :version, :now, :now, :launch, :lease_ms)",
+        run=begun.run,
+        lease_ms=begun.lease_ms,
         instance=instance,
         version=version,
         launch=launch.name or None,
@@ -156,7 +155,31 @@ def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch,
     endings = [row[0] for row in before]
     in_a_row = endings.index("clean") if "clean" in endings else len(endings)
     lately = sum(ending == "lost" and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
-    return RunStart(run, in_a_row, lately)
+    return RunStart(begun.run, in_a_row, lately)
+
+
+def _beat(tx: Tx, run: str, silent: Mapping[str, int]) -> Heartbeats | None:
+    now = tx.lease_clock()
+    counted = "UPDATE runs SET beats = beats + 1, heartbeat_at = :now WHERE id = :run AND ended_at IS NULL"
+    if not tx.run(counted, now=now, run=run):
+        return None
+    ended = [other for other, beats in silent.items() if other != run and _end_silent(tx, other, beats, now)]
+    others = tx.all("SELECT id, beats, lease_ms FROM runs WHERE ended_at IS NULL AND id <> :run", run=run)
+    return Heartbeats(ended, [RunBeats(*row) for row in others])
+
+
+def _end_silent(tx: Tx, run: str, beats: int, now: int) -> bool:
+    """End a run as lost if its count of heartbeats has not moved. A row that somebody holds is left for later."""
+    unheld = f"{tx.for_update} SKIP LOCKED" if tx.for_update else ""
+    return bool(
+        tx.run(
+            "UPDATE runs SET ended_at = :now, ending = 'lost' WHERE id IN "
+            f"(SELECT id FROM runs WHERE id = :run AND beats = :beats AND ended_at IS NULL{unheld})",
+            now=now,
+            run=run,
+            beats=beats,
+        )
+    )
 
 
 def _record_exit(tx: Tx, death: ExitReport) -> None:

@@ -15,6 +15,8 @@ CREATE TABLE runs (
   launch       TEXT, -- the name that the supervisor gave this start of the process
   died_at      BIGINT, -- when the supervisor saw the process die
   exit_code    BIGINT, -- of that death; below zero, the signal that killed the process
+  beats        BIGINT NOT NULL DEFAULT 0, -- raised by every heartbeat: a run whose count stands still is dead
+  lease_ms     BIGINT NOT NULL DEFAULT 30000, -- for how long the count must stand still
   CHECK ((ended_at IS NULL) = (ending IS NULL))
 );
 CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;

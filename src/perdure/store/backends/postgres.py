@@ -28,8 +28,10 @@ from perdure.core.storable_text import make_storable, make_values_storable
 from perdure.errors import DatabaseRefused, StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.backends.jobs import Job, ReaderPool
+from perdure.store.backends.postgres_connect import connect
+from perdure.store.backends.postgres_heartbeat import HeartbeatConnection
 from perdure.store.backends.postgres_writer import WriterThread
-from perdure.store.database import Row, Transaction
+from perdure.store.database import HEARTBEAT, Row, Transaction, Tx
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.locks import FileLock
 
@@ -40,16 +42,6 @@ READER_COUNT = 3
 UNREACHABLE_SECONDS = 10.0  # of reconnecting, after which a write is reported as not done
 _RECONNECT_SECONDS = 0.2
 _NAMED_VALUE = re.compile(r"(?<!:):([a-z_]+)")
-# These detect a dead connection, and end an abandoned transaction, without a message from the other side. Without
-# the last one, a statement on a dead connection would wait until TCP gives up, after a quarter of an hour.
-_CONNECT_OPTIONS = {
-    "connect_timeout": 5,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 11_000,
-}
-_SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = '60s'"
 _SERVER_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _COUNT_TRANSACTION = "UPDATE writers SET transactions = :next WHERE id = :id AND transactions = :done"
 _IN_DOUBT_HINT = "The server was gone when the gateway stopped. The next start reads what was really written."
@@ -165,7 +157,7 @@ class PostgresConnection:
 
     def _ensure_connection(self) -> psycopg.Connection[Row]:
         if self._connection is None:
-            connection = _connect(self._url)
+            connection = connect(self._url)
             connection.execute(
                 "INSERT INTO writers (id, transactions) VALUES (%s, 0) ON CONFLICT DO NOTHING", [self._name]
             )
@@ -209,13 +201,20 @@ class PostgresDatabase:
         name = Ids().new("writer")  # by the real clock, so that the name is unique
         self._connections = [PostgresConnection(url, f"{name}.{n}", self.ids) for n in range(WRITER_COUNT)]
         self._writers = [WriterThread(f"perdure-writer-{n}", link) for n, link in enumerate(self._connections)]
+        self._heartbeat = HeartbeatConnection(url, self._make_tx)
         self._readers = ReaderPool(READER_COUNT)
         self._local = threading.local()
         self._read_connections: list[psycopg.Connection[Row]] = []
 
+    def _make_tx(self, connection: psycopg.Connection[Row], time: int) -> Tx:
+        return PostgresTx(connection, self.ids, time)
+
     async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        time = self._clock() if at is None else at
+        if key == HEARTBEAT:
+            return await self._heartbeat.submit(transaction, time)
         writer = self._writers[zlib.crc32(make_storable(key).encode()) % WRITER_COUNT]
-        result: T = await writer.submit(transaction, self._clock() if at is None else at)
+        result: T = await writer.submit(transaction, time)
         return result
 
     async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
@@ -237,7 +236,7 @@ class PostgresDatabase:
     def _read_once(self, transaction: Transaction[T], time: int) -> T:
         connection: psycopg.Connection[Row] | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = _connect(self._url)
+            connection = self._local.connection = connect(self._url)
             self._read_connections.append(connection)
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
@@ -255,6 +254,7 @@ class PostgresDatabase:
             link.stop_waiting()
         for writer in self._writers:
             await writer.close()
+        await self._heartbeat.close()
         await self._readers.close()
         for connection in self._read_connections:
             connection.close()
@@ -275,7 +275,7 @@ async def open_postgres(url: str, *, home: Path, clock: Clock = wall_clock) -> P
 
 def _prepare(url: str) -> None:
     try:
-        connection = _connect(url)
+        connection = connect(url)
     except psycopg.OperationalError as error:
         raise DatabaseRefused(
             f"the PostgreSQL server of store.url cannot be reached: {error}",
@@ -289,9 +289,3 @@ def _prepare(url: str) -> None:
 
     with connection, connection.transaction():
         migrate.prepare_postgres(execute, url, name)
-
-
-def _connect(url: str) -> psycopg.Connection[Row]:
-    connection = psycopg.connect(url, autocommit=True, **_CONNECT_OPTIONS)  # type: ignore[arg-type]
-    connection.execute(_SESSION_SETTINGS)
-    return connection

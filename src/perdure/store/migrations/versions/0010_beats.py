@@ -1,0 +1,13 @@
+"""A run counts its heartbeats, and says how long it may be silent."""
+
+from alembic import op
+
+revision = "0010"
+down_revision = "0008"
+
+COLUMNS = ("beats BIGINT NOT NULL DEFAULT 0", "lease_ms BIGINT NOT NULL DEFAULT 30000")
+
+
+def upgrade() -> None:
+    for column in COLUMNS:
+        op.execute(f"ALTER TABLE runs ADD COLUMN {column}")
