@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
-from perdure.runtime.access import OPERATOR
+from perdure.core.roles import OPERATOR
 from perdure.runtime.wiring import Loops
 from perdure.store import answers, outbox_verbs, session_verbs
 from perdure.store.api import Store
@@ -61,9 +61,8 @@ class OperatorVerbs:
         suspended = await self._store.chat_commands.execute_verb(session.key, session_verbs.suspend(session.key))
         if suspended.turn:
             self._loops.runner.stop_attempt(suspended.turn)
-            await self._loops.access.reject_unauthorised(
-                self._clock
-            )  # a message that had joined waits again, if its sender may
+            # A message that had joined the turn waits again; unless its sender may still talk, it is rejected.
+            await self._loops.access.reject_unauthorised(self._clock)
             self._loops.runner.wake(session.key)
         return suspended.changed
 

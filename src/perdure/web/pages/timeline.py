@@ -18,11 +18,8 @@ from perdure.operations.resources import (
 )
 from perdure.web.pages.filters import capitalised, duration
 
-WIDTH, LEFT_MARGIN, RIGHT_MARGIN = (
-    1000.0,
-    92.0,
-    14.0,
-)  # in SVG units; the names of the lanes stand in the left margin
+# In SVG units; the names of the lanes stand in the left margin.
+WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0
 ROW_HEIGHT, TOP_MARGIN = 30.0, 26.0
 MIN_BAR_WIDTH = 3.0  # keeps bars without duration visible
 LETTER_WIDTH = 6.6  # on average
