@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field, json
 
 from perdure.core import texts
+from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState
 from perdure.core.timeline import AttemptSpan, Span, is_planned_stop
 from perdure.operations.resources import (
     DecisionResource,
@@ -211,10 +212,10 @@ def _span_bar(each: Span, now: int) -> TimelineBar:
 
 
 def _delivery_bar(each: DeliveryResource, now: int) -> TimelineBar:
-    settled = each.state not in ("owed", "sending", "unknown")
+    settled = each.state not in OPEN_DELIVERY_STATES
     end = each.updated_at if settled else max(now, each.created_at)
     title = f"Reply, part {each.part + 1}: {duration(end - each.created_at)}, {each.state}"
-    kind = "reply" if each.state == "sent" else "reply failed" if settled else "reply"
+    kind = "reply" if each.state is DeliveryState.SENT else "reply failed" if settled else "reply"
     return TimelineBar(each.created_at, end, kind, title, each.state, "" if settled else "open")
 
 
