@@ -26,7 +26,7 @@ REVISIONS = (
     "0007",
     "0008",
     "0010",
-)  # in order, as the files in migrations/ are
+)  # the files of migrations/, in order
 HEAD = REVISIONS[-1]
 APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours
 

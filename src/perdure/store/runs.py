@@ -15,6 +15,7 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
+from perdure.core.states import RunEnding
 from perdure.store import outbox
 from perdure.store.database import HEARTBEAT, Database, Transaction, Tx
 
@@ -92,7 +93,7 @@ class Runs:
         """Record a clean stop. After return: the run's leases are free."""
         await self._database.write(
             lambda tx: tx.run(
-                "UPDATE runs SET ended_at = :now, ending = 'clean', heartbeat_at = :now "
+                f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.CLEAN}', heartbeat_at = :now "
                 "WHERE id = :run AND ended_at IS NULL",
                 now=tx.lease_clock(),
                 run=run,
@@ -132,7 +133,7 @@ def _begin(
     for death in launch.deaths:
         _record_exit(tx, death)
     tx.run(
-        f"UPDATE runs SET ended_at = :now, ending = 'lost' WHERE ended_at IS NULL {ours}",
+        f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE ended_at IS NULL {ours}",
         now=tx.lease_clock(),
         instance=instance,
     )
@@ -153,8 +154,8 @@ def _begin(
     )
     _notify_restart_requesters(tx)
     endings = [row[0] for row in before]
-    in_a_row = endings.index("clean") if "clean" in endings else len(endings)
-    lately = sum(ending == "lost" and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
+    in_a_row = endings.index(RunEnding.CLEAN) if RunEnding.CLEAN in endings else len(endings)
+    lately = sum(ending == RunEnding.LOST and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
     return RunStart(begun.run, in_a_row, lately)
 
 
@@ -173,7 +174,7 @@ def _end_silent(tx: Tx, run: str, beats: int, now: int) -> bool:
     unheld = f"{tx.for_update} SKIP LOCKED" if tx.for_update else ""
     return bool(
         tx.run(
-            "UPDATE runs SET ended_at = :now, ending = 'lost' WHERE id IN "
+            f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE id IN "
             f"(SELECT id FROM runs WHERE id = :run AND beats = :beats AND ended_at IS NULL{unheld})",
             now=now,
             run=run,
@@ -186,7 +187,7 @@ def _record_exit(tx: Tx, death: ExitReport) -> None:
     """Record how the run of that launch died; a run that stopped cleanly did not die."""
     tx.run(
         "UPDATE runs SET died_at = :at, exit_code = :code "
-        "WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = 'lost')",
+        f"WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = '{RunEnding.LOST}')",
         at=death.at,
         code=death.code,
         launch=death.launch,
