@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from support.postgres import PostgresServer
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
+
+Action = Callable[[PostgresServer], None]
 
 CHATS = "123456"
 LEASE = 1.5  # seconds, instead of 30
@@ -83,18 +85,29 @@ async def nobody_was_killed(url: str, gateways: list[Gateway], runs: list[str]) 
 # ── a database that is away ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_b163_all_gateways_live_on_when_the_database_was_away_for_longer_than_their_lease(
-    tmp_path: Path, postgres_server: PostgresServer, postgres_url: str
+OUTAGES: dict[str, tuple[Action, Action]] = {
+    "stopped": (PostgresServer.stop, PostgresServer.start),
+    "frozen": (PostgresServer.freeze, PostgresServer.thaw),
+    "read-only": (lambda server: server.set_read_only(True), lambda server: server.set_read_only(False)),
+}
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_b163_b164_all_gateways_live_on_when_the_database_was_away_for_longer_than_their_lease(
+    tmp_path: Path, postgres_server: PostgresServer, postgres_url: str, outage: str
 ) -> None:
+    begin, end = OUTAGES[outage]
     platform = SimulatedPlatform()
     async with three_gateways(tmp_path, postgres_url, platform) as gateways:
         runs = [gateway.operator_verbs.run for gateway in gateways]
         write_to_all(platform, "first")
         await eventually("work has begun", platform.replies)
-        await asyncio.to_thread(postgres_server.stop)
-        platform.write("say: meanwhile", chat="7")
-        await outlast_the_lease(gateways)
-        await asyncio.to_thread(postgres_server.start)
+        await asyncio.to_thread(begin, postgres_server)
+        try:
+            platform.write("say: meanwhile", chat="7")
+            await outlast_the_lease(gateways)
+        finally:
+            await asyncio.to_thread(end, postgres_server)
         await all_are_answered_once(platform, "first")
         await eventually("what was written meanwhile is answered", lambda: platform.replies("7"))
         write_to_all(platform, "second")

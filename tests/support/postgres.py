@@ -117,6 +117,57 @@ class PostgresServer:
         self._process.wait()
         wait_for("all processes of the killed PostgreSQL are gone", lambda: not any(map(is_alive, children)))
 
+    def freeze(self) -> None:
+        """Stop every process of the server where it is: connections stay open, and nothing is answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        for pid in child_pids(self._process.pid):
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen server go on."""
+        assert self._process is not None
+        for pid in (*child_pids(self._process.pid), self._process.pid):
+            os.kill(pid, signal.SIGCONT)
+
+    def set_read_only(self, on: bool) -> None:
+        """Let the server refuse every write, as a primary does that was demoted, or take writes again."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(
+                f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'}".encode()
+            )
+            connection.execute("SELECT pg_reload_conf()")
+        wait_for("the server has read its settings", lambda: self._refuses_writes() is on)
+
+    def _refuses_writes(self) -> bool:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            return connection.execute("SHOW default_transaction_read_only").fetchall() == [("on",)]
+
+    def require_password(self, role: str, password: str) -> None:
+        """Create a role that may log in with this password only."""
+        rules = self._cluster / "pg_hba.conf"
+        rules.write_text(f"host all {role} {HOST}/32 scram-sha-256\n{rules.read_text()}")
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            created = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                sql.Identifier(role), sql.Literal(password)
+            )
+            connection.execute(created)
+            connection.execute("SELECT pg_reload_conf()")
+
+    def save(self) -> None:
+        """Keep a copy of everything that the server has stored."""
+        self.stop()
+        subprocess.run(["/bin/cp", "-a", self._cluster, self.folder / "saved"], check=True)
+        self.start()
+
+    def put_back(self) -> None:
+        """Put the copy of `save` in place: the server has forgotten what came after."""
+        self.stop()
+        shutil.rmtree(self._cluster)
+        (self.folder / "saved").rename(self._cluster)
+        self.start()
+
     @property
     def _cluster(self) -> Path:
         return self.folder / "cluster"

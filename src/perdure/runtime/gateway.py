@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from perdure.containment import refuse_task_exits
 from perdure.core import texts
 from perdure.core.exit_report import GatewayLaunch
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
@@ -24,7 +25,7 @@ from perdure.runtime.connections import Connections
 from perdure.runtime.gateway_run import GatewayRun, Lease
 from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import Feed, Wakeups
+from perdure.runtime.wakeups import STORE_RETRY_SECONDS, Feed, Wakeups
 from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
@@ -166,7 +167,9 @@ class Gateway:
 
     async def _run(self, on_ready: Callable[[], None]) -> StopKind:
         self._agents.prepare()
-        database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clocks.wall)
+        database = await self._open_database()
+        if database is None:
+            return self._stop_kind
         self._store = Store(self._wrap(database))
         try:
             run = await self._serve(on_ready)
@@ -180,6 +183,20 @@ class Gateway:
             await self._failures.contain("agents_not_closed", self._agents.close())
             await self._store.close()
         return self._stop_kind
+
+    async def _open_database(self) -> Database | None:
+        """Open the database, however long its server is away. None: a stop was asked for meanwhile."""
+        while not self._stop.is_set():
+            try:
+                return await open_database(
+                    self.settings.store_url, home=self.settings.home, clock=self._clocks.wall
+                )
+            except Unavailable as error:
+                log.warning("database_awaited", error=error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STORE_RETRY_SECONDS):
+                    await self._stop.wait()
+        return None
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
         started, lease = await self._begin_run()

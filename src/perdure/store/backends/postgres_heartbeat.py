@@ -10,7 +10,7 @@ from typing import TypeVar
 import psycopg
 
 from perdure.errors import StoreUnreachable, Unavailable
-from perdure.store.backends.postgres_connect import connect
+from perdure.store.backends.postgres_connect import AWAY_ERRORS, away_sentence, connect
 from perdure.store.database import Row, Transaction, Tx
 
 T = TypeVar("T")
@@ -38,8 +38,8 @@ class HeartbeatConnection:
             return self._run_transaction(transaction, time)
         except BaseException as error:
             self._disconnect()
-            if isinstance(error, psycopg.OperationalError):
-                raise StoreUnreachable(f"the database server does not answer: {error}") from error
+            if isinstance(error, AWAY_ERRORS):
+                raise StoreUnreachable(away_sentence(error)) from error
             raise
 
     def _run_transaction(self, transaction: Transaction[T], time: int) -> T:

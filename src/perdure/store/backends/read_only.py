@@ -112,7 +112,7 @@ def _open_postgres(url: str) -> ReadOnlyDatabase:
 
     try:
         connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
-    except psycopg.OperationalError as error:
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise DatabaseRefused(
             f"the PostgreSQL server of store.url cannot be reached: {error}",
             hint="Start the server, or correct store.url.",
