@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from perdure.config import Settings
-from perdure.config.catalogue import parse_environment_value
+from perdure.config.values import parse_environment_value
 from perdure.errors import ConfigurationError
 from perdure.platforms.api import Adapter
 from perdure.platforms.web import WebAdapter
