@@ -76,7 +76,7 @@ class AgentFactory:
         self._process_records.bind(process_records)
 
     def bind_attachments(self, attachments: ConversationAttachments) -> None:
-        """Give the tools the files of each conversation, once the store is open."""
+        """Give the tools the store's records of the files of conversations, once the store is open."""
         self._folders.bind(attachments)
 
     async def close(self) -> None:
