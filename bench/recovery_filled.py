@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from bench.filled import _make
 from bench.recovery_template import DIGITS, MARK, Pattern, Template
-from perdure.runtime.gateway import _instance
+from perdure.runtime.instance import load_instance
 from perdure.store.ids import wall_clock
 
 GAP = 1_000  # between the numbers of two known sessions: those that are cut off later find a place there

@@ -262,11 +262,12 @@ OPENING = """
 import asyncio, sys
 from pathlib import Path
 from perdure.store.api import Store, open_database
+from perdure.store.runs import Instance
 
 async def main() -> None:
     database = await open_database(sys.argv[1], home=Path(sys.argv[2]))
     store = Store(database)
-    await store.runs.begin("one", "0")
+    await store.runs.begin(Instance("one"), "0")
     await store.close()
 
 asyncio.run(main())

@@ -25,7 +25,7 @@ from perdure.core.journal import (
 )
 from perdure.core.turn import FINAL_STATES, TurnState
 from perdure.errors import Unavailable
-from perdure.store.runs import LEASE_MS
+from perdure.store.runs import LEASE_MS, Instance
 from perdure.store.transitions import Turn
 from support.store_gateway import DatabaseLocation, SpyDatabase, StoreGateway, answer_with_calls, key_of
 from support.waiting import eventually
@@ -166,6 +166,64 @@ async def test_begin_ends_only_runs_of_the_same_home_when_gateways_share_the_dat
     await one.reopen()
     assert await ending(one, before) == "lost"
     assert await ending(one, two.run) is None
+
+
+# ── who is who ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def begins(gateway: StoreGateway, *, lock_id: str, former: str = "") -> str:
+    """Begin a run with the id `shared`, in a home with that lock."""
+    named = Instance("shared", former, lock_id, f"machine:/{lock_id}")
+    return (await gateway.store.runs.begin(named, "0")).run
+
+
+async def test_b168_lock_proves_death_only_to_those_who_hold_the_same_one(gateway: StoreGateway) -> None:
+    """On SQLite everybody holds the same lock: that of the file."""
+    first, copy = await begins(gateway, lock_id="first"), await begins(gateway, lock_id="copy")
+    assert await ending(gateway, first) == ("lost" if gateway.store.database.exclusive else None)
+    again = await begins(gateway, lock_id="first")
+    assert await ending(gateway, first) == "lost"
+    assert await ending(gateway, copy) == ("lost" if gateway.store.database.exclusive else None)
+    assert await ending(gateway, again) is None
+
+
+async def test_b168_same_machine_name_and_path_are_two_gateways(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    one, two = two_gateways
+    named = [Instance(name, "machine:/home", f"lock of {name}", "machine:/home") for name in ("first", "second")]
+    runs = [
+        (await gateway.store.runs.begin(instance, "0")).run
+        for gateway, instance in zip((one, two), named, strict=True)
+    ]
+    assert [await ending(one, run) for run in runs] == [None, None]
+    assert [await one.store.runs.copies(instance) for instance in named] == [[], []]
+
+
+async def test_b168_copies_are_the_living_with_our_id_and_another_lock(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    one, _ = two_gateways
+    first = await begins(one, lock_id="first")
+    assert await one.store.runs.copies(Instance("shared", lock_id="first")) == []
+    assert await one.store.runs.copies(Instance("another", lock_id="copy")) == []
+    (found,) = await one.store.runs.copies(Instance("shared", lock_id="copy"))
+    assert (found.beats.run, found.beats.beats, found.home) == (first, 0, "machine:/first")
+    await one.store.runs.end_silent({first: 1})
+    assert await ending(one, first) is None, "its count has moved"
+    await one.store.runs.end_silent({first: 0})
+    assert await ending(one, first) == "lost"
+    assert await one.store.runs.copies(Instance("shared", lock_id="copy")) == []
+
+
+async def test_b168_run_of_an_older_version_is_found_by_the_name_that_it_had(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    """Its row says neither an id nor a lock."""
+    one, two = two_gateways
+    await one.execute_sql("UPDATE runs SET lock_id = NULL, former = NULL, instance = 'machine:/home'")
+    await begins(two, lock_id="first", former="machine:/home")
+    assert await ending(two, one.run) == "lost"
 
 
 # ── lost turns ──────────────────────────────────────────────────────────────────────────────────────────────

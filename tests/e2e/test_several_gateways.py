@@ -1,13 +1,17 @@
 """Several gateways on one PostgreSQL: a stall of the database kills none of them, and a dead one is replaced.
 
-Drives `runtime/heartbeat`, `runtime/run_observer` and `store/backends/postgres_heartbeat`.
+Drives `runtime/heartbeat`, `runtime/run_observer`, `runtime/instance` and `store/backends/postgres_heartbeat`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import shutil
 import signal
+import stat
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,7 +22,7 @@ import pytest
 
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform
-from support.gateway import GatewayProcess, Person, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.postgres import PostgresServer
 from support.waiting import eventually, wait_for
@@ -187,3 +191,67 @@ def test_b163_readiness_says_that_no_heartbeat_can_be_made(tmp_path: Path, postg
             assert metric(process, "perdure_heartbeat_steady") == 0
         wait_for("it is ready again", lambda: not reasons(process))
         assert process.stop() == 0
+
+
+# ── who is who ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_b168_copy_of_a_home_is_refused_while_the_first_one_lives(tmp_path: Path, postgres_url: str) -> None:
+    first, copy = (shared(tmp_path, postgres_url, name) for name in ("first", "copy"))
+    try:
+        first.start()
+        shutil.copytree(first.home, copy.home)
+        ran = subprocess.run([*COMMAND, "run"], env=copy.environment(), capture_output=True, text=True, timeout=60)
+        assert (ran.returncode, ran.stdout) == (78, "")
+        assert "another gateway lives with the id of this home" in ran.stderr
+        assert str(first.home) in ran.stderr
+        assert "hint: " in ran.stderr
+        assert query(postgres_url, "SELECT count(*) FROM runs") == [(1,)]
+        (copy.home / "instance").unlink()
+        copy.start()
+        assert query(postgres_url, "SELECT count(DISTINCT instance) FROM runs WHERE ended_at IS NULL") == [(2,)]
+        assert (copy.stop(), first.stop()) == (0, 0)
+    finally:
+        first.close()
+        copy.close()
+
+
+def test_b168_home_that_was_moved_is_served_when_its_gateway_was_killed(tmp_path: Path, postgres_url: str) -> None:
+    """Its lock is another one there: the start waits until the heartbeats have stood still for a lease."""
+    before, after = (shared(tmp_path, postgres_url, name) for name in ("before", "after"))
+    try:
+        before.start()
+        Person(before).say("step first 30s\nsay: done", "first")
+        wait_for("the step runs", lambda: (before.home / "rehearsal.log").exists())
+        before.kill()
+        shutil.copytree(before.home, after.home)
+        after.start()
+        assert "instance_elsewhere" in after.log()
+        assert query(postgres_url, "SELECT count(*), count(DISTINCT instance) FROM runs") == [(2, 1)]
+        assert query(postgres_url, "SELECT ending FROM runs ORDER BY id") == [("lost",), (None,)]
+        wait_for("the turn goes on", lambda: query(postgres_url, "SELECT 1 FROM turns WHERE attempt = 2"))
+    finally:
+        before.close()
+        after.close()
+
+
+def test_b168_gateway_is_known_by_a_random_id_that_stays_in_its_home(tmp_path: Path, postgres_url: str) -> None:
+    process = shared(tmp_path, postgres_url, "home")
+    try:
+        process.start()
+        kept = (process.home / "instance").read_bytes()
+        assert stat.S_IMODE((process.home / "instance").stat().st_mode) == 0o600
+        process.kill()
+        process.start()
+        assert (process.home / "instance").read_bytes() == kept
+        assert query(postgres_url, "SELECT DISTINCT instance FROM runs") == [(json.loads(kept)["id"],)]
+        assert query(postgres_url, "SELECT ending FROM runs ORDER BY id") == [("lost",), (None,)]
+        assert process.stop() == 0
+        (process.home / "instance").write_text("half")
+        ran = subprocess.run(
+            [*COMMAND, "run"], env=process.environment(), capture_output=True, text=True, timeout=60
+        )
+        assert (ran.returncode, ran.stdout) == (78, "")
+        assert "is damaged" in ran.stderr
+    finally:
+        process.close()

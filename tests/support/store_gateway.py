@@ -36,6 +36,7 @@ from perdure.store.claims import Claim
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.outbox import OutboxDelivery, OutboxReply
+from perdure.store.runs import Instance
 from perdure.store.transitions import Turn
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ class StoreConnection:
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
         self._store = Store(wrap(database))
-        self.run = (await self.store.runs.begin(self.instance, "0", launch)).run
+        self.run = (await self.store.runs.begin(Instance(self.instance), "0", launch)).run
         return self
 
     async def stop(self) -> None:

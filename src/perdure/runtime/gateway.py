@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
 
 from perdure.agents.api import Agent, Model
 from perdure.config import Settings
@@ -23,6 +21,7 @@ from perdure.runtime.clocks import Clocks, boot_seconds, steady_clock
 from perdure.runtime.configured_platforms import configured_adapters
 from perdure.runtime.connections import Connections
 from perdure.runtime.gateway_run import GatewayRun, Lease
+from perdure.runtime.instance import load_instance, wait_for_copies
 from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.wakeups import STORE_RETRY_SECONDS, Feed, Wakeups
@@ -30,7 +29,7 @@ from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.runs import RunStart
+from perdure.store.runs import Instance, RunStart
 from perdure.version import __version__
 
 log = Log("gateway")
@@ -173,7 +172,9 @@ class Gateway:
         self._store = Store(self._wrap(database))
         try:
             run = await self._serve(on_ready)
-            if await self._failures.contain("run_end_not_saved", self._store.runs.end(run), run=run):
+            if run is not None and await self._failures.contain(
+                "run_end_not_saved", self._store.runs.end(run), run=run
+            ):
                 log.info("run_ended", run=run)
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
@@ -198,8 +199,13 @@ class Gateway:
                     await self._stop.wait()
         return None
 
-    async def _serve(self, on_ready: Callable[[], None]) -> str:
-        started, lease = await self._begin_run()
+    async def _serve(self, on_ready: Callable[[], None]) -> str | None:
+        """Run until stopped, and return the run; None: a stop was asked for before it could begin."""
+        instance, store = load_instance(self.settings.home), self.store
+        sole = store.database.exclusive
+        if not sole and not await wait_for_copies(store.runs, instance, self.settings.store.lease, self._stop):
+            return None
+        started, lease = await self._begin_run(instance)
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
@@ -209,14 +215,13 @@ class Gateway:
         await self._close_adapters()
         return started.run
 
-    async def _begin_run(self) -> tuple[RunStart, Lease]:
+    async def _begin_run(self, instance: Instance) -> tuple[RunStart, Lease]:
         """Record that this run begins, however long the store is away."""
         begun: list[tuple[RunStart, Lease]] = []
         length_ms = self.settings.lease_ms
 
         async def begin() -> None:
             lease = Lease(None if self.store.database.exclusive else length_ms, boot_seconds())
-            instance = _instance(self.settings.home)
             started = await self.store.runs.begin(instance, __version__, self._launch, lease_ms=length_ms)
             begun.append((started, lease))
 
@@ -259,11 +264,6 @@ def _ignore_deadline(_: float) -> None: ...
 async def _close_adapter(adapter: Adapter) -> None:
     async with asyncio.timeout(ADAPTER_CLOSE_SECONDS):
         await adapter.close()
-
-
-def _instance(home: Path) -> str:
-    """Return the name of this installation: at most one gateway at a time holds the lock of a home on a host."""
-    return f"{socket.gethostname()}:{home.resolve()}"
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

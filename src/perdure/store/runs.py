@@ -34,14 +34,16 @@ class Run(Struct, frozen=True):
     ending: str | None
     died_at: int | None = None  # when its supervisor saw the process die
     exit_code: int | None = None  # of that death; below zero, the signal that killed the process
+    former: str | None = None  # what its instance was called before it had an id
 
 
-class RunStart(Struct, frozen=True):
-    """A run that has begun, and how many runs before it died."""
+class Instance(Struct, frozen=True):
+    """By what a gateway is known, and the lock that it holds."""
 
-    run: str
-    unclean_in_a_row: int  # how many runs of this installation died one after another, up to now
-    unclean_lately: int  # how many died within the last minutes
+    id: str
+    former: str = ""  # machine and path, by which 0.2.0 called it
+    lock_id: str = ""  # the same for everybody who could hold the same lock
+    home: str = ""  # machine and path, for people to read
 
 
 class RunBeats(Struct, frozen=True):
@@ -50,6 +52,21 @@ class RunBeats(Struct, frozen=True):
     run: str
     beats: int
     lease_ms: int
+
+
+class CopiedRun(Struct, frozen=True):
+    """A run that lives with our id, and holds another lock: that of a copy of our home, or of the original."""
+
+    beats: RunBeats
+    home: str
+
+
+class RunStart(Struct, frozen=True):
+    """A run that has begun, and how many runs before it died."""
+
+    run: str
+    unclean_in_a_row: int  # how many runs of this installation died one after another, up to now
+    unclean_lately: int  # how many died within the last minutes
 
 
 class Heartbeats(Struct, frozen=True):
@@ -64,7 +81,7 @@ class Runs:
         self._database = database
 
     async def begin(
-        self, instance: str, version: str, launch: GatewayLaunch | None = None, *, lease_ms: int = LEASE_MS
+        self, instance: Instance, version: str, launch: GatewayLaunch | None = None, *, lease_ms: int = LEASE_MS
     ) -> RunStart:
         """Begin a run, end the runs that our locks prove dead, and answer whoever asked for the restart.
 
@@ -78,6 +95,24 @@ class Runs:
         begun = RunBeats(run, 0, lease_ms)
         return await self._database.write(
             lambda tx: _begin(tx, begun, instance, version, launched, exclusive=sole)
+        )
+
+    async def copies(self, instance: Instance) -> list[CopiedRun]:
+        """Return the runs with our id that nobody has ended, and that our lock does not prove dead."""
+        rows = await self._database.read(
+            lambda tx: tx.all(
+                "SELECT id, beats, lease_ms, coalesce(home, instance) FROM runs "
+                "WHERE ended_at IS NULL AND instance = :instance AND lock_id <> :lock_id",
+                instance=instance.id,
+                lock_id=instance.lock_id,
+            )
+        )
+        return [CopiedRun(RunBeats(*row[:3]), row[3]) for row in rows]
+
+    async def end_silent(self, silent: Mapping[str, int]) -> None:
+        """End the silent runs whose counts of heartbeats have not moved since they were seen."""
+        await self._database.write(
+            lambda tx: [_end_silent(tx, run, beats, tx.lease_clock()) for run, beats in silent.items()]
         )
 
     async def beat(self, run: str, silent: Mapping[str, int]) -> Heartbeats | None:
@@ -127,30 +162,37 @@ def request_restart(run: str, key: str) -> Transaction[bool]:
 
 
 def _begin(
-    tx: Tx, begun: RunBeats, instance: str, version: str, launch: GatewayLaunch, *, exclusive: bool
+    tx: Tx, begun: RunBeats, instance: Instance, version: str, launch: GatewayLaunch, *, exclusive: bool
 ) -> RunStart:
-    ours = "" if exclusive else "AND instance = :instance"
+    # Our lock proves that those who held the same lock are dead; runs of 0.2.0 do not say which one they held.
+    names = {"instance": instance.id, "former": instance.former or instance.id}
+    ours = "" if exclusive else "AND instance IN (:instance, :former)"
+    locked = "" if exclusive else f"{ours} AND (lock_id IS NULL OR lock_id = :lock_id)"
     for death in launch.deaths:
         _record_exit(tx, death)
     tx.run(
-        f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE ended_at IS NULL {ours}",
+        f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE ended_at IS NULL {locked}",
         now=tx.lease_clock(),
-        instance=instance,
+        lock_id=instance.lock_id,
+        **names,
     )
     before = tx.all(
         f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT "
         f"{MAX_PAST_RUNS}",
-        instance=instance,
+        **names,
     )
     tx.run(
-        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, launch, lease_ms) "
-        "VALUES (:run, :instance, :version, :now, :now, :launch, :lease_ms)",
+        "INSERT INTO runs "
+        "(id, instance, version, started_at, heartbeat_at, launch, lease_ms, former, lock_id, home) VALUES "
+        "(:run, :instance, :version, :now, :now, :launch, :lease_ms, :former, :lock_id, :home)",
         run=begun.run,
         lease_ms=begun.lease_ms,
-        instance=instance,
         version=version,
         launch=launch.name or None,
         now=tx.lease_clock(),
+        lock_id=instance.lock_id,
+        home=instance.home,
+        **names,
     )
     _notify_restart_requesters(tx)
     endings = [row[0] for row in before]

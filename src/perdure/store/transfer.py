@@ -75,7 +75,7 @@ class Transfer:
         row = await self._database.read(
             lambda tx: tx.one(
                 # A heartbeat in the far future is from before a clock was set back.
-                "SELECT instance FROM runs WHERE ended_at IS NULL "
+                "SELECT coalesce(home, instance) FROM runs WHERE ended_at IS NULL "
                 "AND heartbeat_at BETWEEN :now - lease_ms AND :now + lease_ms",
                 now=tx.lease_clock(),
             )
