@@ -10,6 +10,7 @@ from perdure.store.api import Store
 from perdure.store.authorisation import Authorisation
 from perdure.store.database import Transaction, Tx
 from perdure.store.ids import Clock
+from perdure.store.people import EVERYWHERE
 
 __all__ = ["OPERATOR", "Access", "Right"]
 
@@ -31,9 +32,23 @@ class Access:
         there = decode_session_key(key)
         return has_right(await self.role(there.address, person), right, shared=there.shared)
 
-    def is_still_allowed(self, tx: Tx, key: str, person: Sender, right: Right) -> bool:
-        """Whether what somebody asked for still stands: they may do it in a conversation, as things are now."""
-        return person == OPERATOR or self._authorisation.may(tx, key, person, right)
+    def is_still_allowed(self, tx: Tx, key: str, person: Sender, right: Right, platform: str = "") -> bool:
+        """Whether what somebody asked for still stands: they may do it in a conversation, as things are now.
+
+        Who asked on another platform than that of the conversation, by a login, has to be an owner there.
+        """
+        if person == OPERATOR:
+            return True
+        if platform and platform != decode_session_key(key).address.platform:
+            return self._is_owner(tx, platform, person)
+        return self._authorisation.may(tx, key, person, right)
+
+    def is_web_owner(self, tx: Tx, person: Sender) -> bool:
+        """Whether somebody is an owner on the web, so that a login of theirs counts."""
+        return self._is_owner(tx, "web", person)
+
+    def _is_owner(self, tx: Tx, platform: str, person: Sender) -> bool:
+        return self._authorisation.role(tx, Address(platform, "dm", EVERYWHERE), person) == "owner"
 
     def usual_key(self, inbound: Inbound) -> str:
         """The conversation that a message belongs to, unless its sender is a guest."""

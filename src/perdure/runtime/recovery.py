@@ -103,7 +103,7 @@ class Recoverer:
             return None
         window = self._limits.policy_for(address).freshness_ms
         fresh = not window or now - request.at <= window
-        if fresh and self._access.is_still_allowed(tx, turn.key, request.by, request.right):
+        if fresh and self._access.is_still_allowed(tx, turn.key, request.by, request.right, request.platform):
             return RequestOutcome()
         asked = request.question
         if asked is None:

@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.logins import Scope
 from perdure.version import __version__
 from perdure.web.responses import ErrorResponse
 from perdure.web.routes import HTML, JSON, RouteSpec, json_response, route
@@ -31,7 +32,7 @@ class DescriptionApi:
     def __init__(self, specs: Iterable[RouteSpec]) -> None:
         self._specs = [*specs, DescriptionApi.get.__dict__["route"]]
 
-    @route("GET", "/api/openapi.json", "this table for machines: OpenAPI 3.1")
+    @route("GET", "/api/openapi.json", "this table for machines: OpenAPI 3.1", scope=Scope.READ)
     async def get(self, _: Request) -> Response:
         return json_response(openapi_document(self._specs))
 

@@ -249,6 +249,7 @@ class CommandLoop:
         judge = answers.decide_approval(
             command.key,
             command.sender,
+            answers.AnswerSource(command.address.platform, command.message),
             approve=approve,
             name=approval,
             bound=_target_turn(command),

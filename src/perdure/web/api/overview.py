@@ -11,6 +11,7 @@ from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.entries import QuestionAsked
 from perdure.core.journal import TurnView, fold
+from perdure.core.logins import Scope
 from perdure.core.turn import TurnState
 from perdure.operations.outbox import delivery_resource
 from perdure.operations.resources import DeliveryResource
@@ -37,6 +38,7 @@ class OverviewApi(GatewayApi):
         "/api/overview",
         "how the gateway is, what needs somebody, and what to do about it",
         OverviewResponse,
+        scope=Scope.READ,
     )
     async def get(self, _: Request) -> OverviewResponse:
         return await read_overview(self._gateway)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from perdure.core import texts
 from perdure.core.delivery import DeliveryState
+from perdure.core.logins import Scope
 from perdure.errors import NotFound, Unavailable
 from perdure.operations.configuration import effective_settings
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
@@ -61,7 +62,13 @@ def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
 class ConsolePages(GatewayApi):
     """The pages only read; their buttons post to the API."""
 
-    @route("GET", "/console", "the console: how the gateway is, and what needs somebody", login="page")
+    @route(
+        "GET",
+        "/console",
+        "the console: how the gateway is, and what needs somebody",
+        login="page",
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def overview(self, _: Request) -> Response:
         return await self._render(
@@ -74,6 +81,7 @@ class ConsolePages(GatewayApi):
         "the sessions, newest first",
         login="page",
         query=("state", "turn", "key", "after"),
+        scope=Scope.READ,
     )
     @errors_as_page
     async def sessions(self, request: Request) -> Response:
@@ -84,7 +92,14 @@ class ConsolePages(GatewayApi):
         values = {"sessions": sessions, "chosen": chosen, "older_url": older}
         return await self._render("sessions", _json_url("/api/sessions", request, order="newest"), **values)
 
-    @route("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/sessions/{session:path}",
+        "one session, and its turns",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def session(self, request: Request) -> Response:
         store = self._gateway.store
@@ -100,7 +115,7 @@ class ConsolePages(GatewayApi):
         }
         return await self._render("session", _json_url(f"/api/sessions/{session.id}", request), **values)
 
-    @route("GET", "/console/turns/{id}", "the life of a turn, drawn to scale", login="page")
+    @route("GET", "/console/turns/{id}", "the life of a turn, drawn to scale", login="page", scope=Scope.READ)
     @errors_as_page
     async def turn(self, request: Request) -> Response:
         name = read_path_id(request, "id", "turn")
@@ -115,7 +130,14 @@ class ConsolePages(GatewayApi):
         }
         return await self._render("turn", f"/api/turns/{name}", **values)
 
-    @route("GET", "/console/decisions", "what recovery decided, and why", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/decisions",
+        "what recovery decided, and why",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def decisions(self, request: Request) -> Response:
         found = await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
@@ -123,7 +145,14 @@ class ConsolePages(GatewayApi):
         json_url = _json_url("/api/decisions", request)
         return await self._render("decisions", json_url, decisions=found.decisions, older_url=older)
 
-    @route("GET", "/console/outbox", "replies, and what to do about them", login="page", query=("state", "after"))
+    @route(
+        "GET",
+        "/console/outbox",
+        "replies, and what to do about them",
+        login="page",
+        query=("state", "after"),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def outbox(self, request: Request) -> Response:
         states = read_delivery_states(request)
@@ -138,7 +167,14 @@ class ConsolePages(GatewayApi):
         }
         return await self._render("outbox", _json_url("/api/outbox", request), **values)
 
-    @route("GET", "/console/processes", "processes in the background", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/processes",
+        "processes in the background",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def processes(self, request: Request) -> Response:
         after = read_after(request, "process")
@@ -149,7 +185,13 @@ class ConsolePages(GatewayApi):
         json_url = _json_url("/api/processes", request, order="newest")
         return await self._render("processes", json_url, processes=shown, older_url=older)
 
-    @route("GET", "/console/processes/{id}", "one process, with its output as it comes", login="page")
+    @route(
+        "GET",
+        "/console/processes/{id}",
+        "one process, with its output as it comes",
+        login="page",
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def process(self, request: Request) -> Response:
         name = read_path_id(request, "id", "process")
@@ -159,7 +201,14 @@ class ConsolePages(GatewayApi):
         found = await read_process_output(self._gateway, process, None)
         return await self._render("process", f"/api/processes/{name}", process=found)
 
-    @route("GET", "/console/people", "who may talk to the agent, and who asks to", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/people",
+        "who may talk to the agent, and who asks to",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def people(self, request: Request) -> Response:
         found = await people_verbs(self._gateway).page(read_people_after(request))
@@ -172,7 +221,13 @@ class ConsolePages(GatewayApi):
         }
         return await self._render("people", _json_url("/api/people", request), **values)
 
-    @route("GET", "/console/config", "the settings in effect, without the secrets among them", login="page")
+    @route(
+        "GET",
+        "/console/config",
+        "the settings in effect, without the secrets among them",
+        login="page",
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def config(self, _: Request) -> Response:
         settings = self._gateway.settings

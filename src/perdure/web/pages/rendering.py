@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from perdure.core.logins import Scope
 from perdure.core.printable_text import printable_text
 from perdure.runtime.gateway import Gateway
 from perdure.web.pages.filters import FILTERS
@@ -97,11 +98,11 @@ class ChatPage:
         self._demo = demo
         self._supervised = supervised  # whether a supervisor restarts the gateway when its process dies
 
-    @route("GET", "/", "the chat page, with a new chat", login="page")
+    @route("GET", "/", "the chat page, with a new chat", login="page", scope=Scope.READ)
     async def new(self, _: Request) -> Response:
         return self._render()
 
-    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page")
+    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page", scope=Scope.READ)
     async def existing(self, _: Request) -> Response:
         """The page's script reads the name of the chat from the URL."""
         return self._render()
