@@ -215,7 +215,7 @@ class Guarded:
 
     def __init__(self) -> None:
         self.ran = 0
-        guarded = Tool("step", "", self._run, Effect.ONCE, guard=lambda _: "it says /stop and is dangerous")
+        guarded = Tool("step", "", self._run, Effect.ONCE, guard=lambda *_: "it says /stop and is dangerous")
         self.agent = BuiltinAgent(OfflineModel(), [guarded])
 
     async def _run(self, use: Use) -> str:

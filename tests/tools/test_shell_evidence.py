@@ -14,6 +14,7 @@ from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.runtime.process_records import DeferredProcessRecords
 from perdure.tools import keeper
+from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.keeper import StatusTimeouts
 from perdure.tools.shell import CommandEnvironment, call_directory, shell_tool
 from support.keepers import end_all_commands
@@ -30,7 +31,8 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def shell(root: Path) -> Tool:
-    return shell_tool(CommandEnvironment(root, root.parent, status_timeouts=SHORT), DeferredProcessRecords())
+    folders = ChatFolders(root.parent, root.parent)
+    return shell_tool(CommandEnvironment(root, lambda _: folders, status_timeouts=SHORT), DeferredProcessRecords())
 
 
 def put_a_file(root: Path) -> None:

@@ -78,7 +78,7 @@ class Notebook:
         dies: Callable[[Entry], bool] = lambda _: False,
         dies_after: bool = False,
     ) -> None:
-        self.turn = "t1"
+        self.turn, self.key = "t1", "agent:main:test:dm:ann"
         self.shows = False
         self.view = turn_view_of(*entries)
         self.history = history

@@ -28,6 +28,10 @@ class TurnContext(Protocol):
         """The id of the turn: the same for all its attempts."""
 
     @property
+    def key(self) -> str:
+        """The key of the session that the turn belongs to."""
+
+    @property
     def view(self) -> TurnView:
         """The journal of the turn so far; it moves on with every append."""
 

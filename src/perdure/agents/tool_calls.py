@@ -69,7 +69,7 @@ class ToolCallRunner:
         tool = self._tools.get(call.request.tool)
         if tool is None or tool.guard is None or call.started is not None:
             return ""
-        return tool.guard(call.request.arguments)
+        return tool.guard(call.request.arguments, self._context.key)
 
     async def perform(self, call: CallProgress) -> None:
         """Bring one call to its result, from wherever its journal ends."""
@@ -122,7 +122,7 @@ class ToolCallRunner:
             )
         saw: list[ObservedExit] = []
         files: list[SentFile] = []
-        use = Use(call.request.arguments, key, self._context.alive, saw.append, files.append)
+        use = Use(call.request.arguments, key, self._context.alive, saw.append, files.append, self._context.key)
         outcome, text = await _run_with_timeout(tool, use, tool.timeout or self._timeout)
         came = (tuple(saw), tuple(files)) if outcome == "ok" else ()
         await self._context.append(

@@ -11,6 +11,7 @@ from perdure.core.effects import Effect
 from perdure.core.entries import ObservedExit
 from perdure.core.messages import SentFile
 
+ApprovalGuard = Callable[[Mapping[str, Any], str], str]  # gets the arguments of a call and its session key
 ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object"}  # the schema of a tool without one
 
 
@@ -33,6 +34,7 @@ class Use(Struct, frozen=True):
         _ignore_exit  # the result reports this exit; both are journalled together
     )
     send_file: Callable[[SentFile], None] = _ignore_file  # the file is sent together with the result
+    session_key: str = ""  # of the conversation that the call belongs to
 
 
 class Tool(Struct, frozen=True):
@@ -49,9 +51,7 @@ class Tool(Struct, frozen=True):
     schema: Mapping[str, Any] = field(default_factory=lambda: ANY_ARGUMENTS)  # of the arguments, as JSON Schema
     timeout: float | None = None  # seconds; None: as long as the settings allow
     where: str = ""  # of an attached tool: the installation that can find its processes again
-    guard: Callable[[Mapping[str, Any]], str] | None = (
-        None  # returns why a person must approve a call; "" if no approval is needed
-    )
+    guard: ApprovalGuard | None = None  # returns why a person must approve a call; "" if no approval is needed
     prepare: Callable[[str], Awaitable[None]] | None = None  # called with the key before the intent is journalled
 
 

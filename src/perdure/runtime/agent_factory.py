@@ -11,17 +11,18 @@ from perdure.agents.offline_model import OfflineModel
 from perdure.agents.tool_calls import CLARIFY_TOOL
 from perdure.config import Settings
 from perdure.core import texts
-from perdure.core.tools import FixedTools, Tool, Toolbox
+from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
 from perdure.plugins import load_entry_points, load_object
 from perdure.runtime.process_records import DeferredProcessRecords
 from perdure.runtime.tasks import FailureLog
+from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
 from perdure.tools.send_file import send_file_tool
-from perdure.tools.shell import ApprovalGuard, CommandEnvironment, shell_tool
+from perdure.tools.shell import CommandEnvironment, shell_tool
 from perdure.tools.tool_registry import ToolRegistry, refuse_duplicate_names
 
 if TYPE_CHECKING:
@@ -137,7 +138,9 @@ class AgentFactory:
     def _offline_toolbox(self) -> Toolbox:
         """The tools of the offline model, which knows no others."""
         work = self._workplace()
-        scripted = shell_tool(work, self._process_records, lambda _: texts.questions.DANGEROUS_BY_SCRIPT, "danger")
+        scripted = shell_tool(
+            work, self._process_records, lambda *_: texts.questions.DANGEROUS_BY_SCRIPT, "danger"
+        )
         rehearsal = offline_tools(self._settings.home / "rehearsal.log")
         return FixedTools([*rehearsal, *self._shell_tools(), scripted, self._send_file_tool()])
 
@@ -154,8 +157,9 @@ class AgentFactory:
 
     def _workplace(self) -> CommandEnvironment:
         settings = self._settings
+        folders = ChatFolders(settings.workspace, settings.home)
         return CommandEnvironment(
-            settings.home / "keepers", settings.workspace, tuple(settings.tools.env), settings.tools.timeout
+            settings.home / "keepers", lambda _: folders, tuple(settings.tools.env), settings.tools.timeout
         )
 
     def _approval_guard(self) -> ApprovalGuard | None:
@@ -165,7 +169,7 @@ class AgentFactory:
             case "off":
                 return None
             case "all":
-                return lambda _: texts.questions.EVERY_COMMAND
+                return lambda *_: texts.questions.EVERY_COMMAND
             case _:
                 from perdure.tools.shell_policy.policy import (  # only who has a shell needs it
                     assess_command,
@@ -175,7 +179,7 @@ class AgentFactory:
                 known = make_policy(
                     wanted.dangerous, wanted.safe, writable_folders=[str(self._settings.workspace)]
                 )
-                return lambda arguments: assess_command(str(arguments.get("command", "")), known).reason
+                return lambda arguments, _: assess_command(str(arguments.get("command", "")), known).reason
 
     def _online_toolboxes(self) -> list[Toolbox]:
         from perdure.tools.fetch import fetch_tool  # the offline model needs none of these

@@ -32,6 +32,7 @@ from perdure.errors import StoreBroken, TurnWaits
 from perdure.testing.faults import Crash
 
 ANN = Sender("ann", "Ann")
+SESSION_KEY = "agent:main:test:dm:ann"
 TICK_MS = 1000  # milliseconds between two records
 
 EntryPredicate = Callable[[Entry], bool]
@@ -55,6 +56,7 @@ class RecordingTurn:
         turn: str = "t1",
     ) -> None:
         self.turn = turn
+        self.key = SESSION_KEY
         self.history = history
         self.shows = shows
         self.shown: list[str] = []

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.core.effects import Effect
-from perdure.core.tools import Tool, Use
+from perdure.core.tools import ApprovalGuard, Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, output_patterns
+from perdure.tools.chat_folders import FindFolders
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
     DEFAULT_TIMEOUTS,
@@ -39,14 +40,12 @@ POLL_SECONDS = 10.0  # between two checks for new output
 UNLIMITED_SECONDS = 10 * 365 * 86400.0  # the keeper ends a command in time: no other timeout is needed
 MAX_OUTPUT_BYTES = 256 * 1024  # read at once; the model sees less
 
-ApprovalGuard = Callable[[Mapping[str, Any]], str]
-
 
 class CommandEnvironment(Struct, frozen=True):
     """Where commands run, and with which environment."""
 
     keepers: Path  # a directory for each command, with its output and its result
-    directory: Path  # the working directory of commands
+    folders: FindFolders  # of the conversation that a command belongs to
     env: Sequence[str] = ("PATH", "HOME", "LANG")  # names of the variables that are passed on
     timeout: float = 600.0  # seconds, unless the model says otherwise
     status_timeouts: StatusTimeouts = DEFAULT_TIMEOUTS
@@ -98,13 +97,15 @@ def shell_tool(
     ) -> str:
         if background:
             limit = None if timeout is None else max(0.1, timeout)
-            spec = LaunchSpec(command, str(environment.directory), environment.variables(), limit)
+            spec = LaunchSpec(
+                command, str(environment.folders(use.session_key).workspace), environment.variables(), limit
+            )
             wanted = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
             first = call_directory(environment.keepers, use.key)
             return await start_in_background(first, spec, use.key, records, *wanted, environment.status_timeouts)
         if watch_patterns:
             raise ToolFailed(texts.processes.WATCH_NEEDS_BACKGROUND)
-        spec = make_launch_spec(environment, command, timeout)
+        spec = make_launch_spec(environment, use.session_key, command, timeout)
         directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
         status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
         return await result_text(directory, status, environment.status_timeouts)
@@ -158,10 +159,12 @@ async def _wait_for_end(
             report_activity()
 
 
-def make_launch_spec(environment: CommandEnvironment, command: str, timeout: float | None) -> LaunchSpec:
+def make_launch_spec(
+    environment: CommandEnvironment, session_key: str, command: str, timeout: float | None
+) -> LaunchSpec:
     return LaunchSpec(
         command=command,
-        directory=str(environment.directory),
+        directory=str(environment.folders(session_key).workspace),
         env=environment.variables(),
         timeout=environment.timeout if timeout is None else max(0.1, timeout),
         input=False,  # nothing could write to it

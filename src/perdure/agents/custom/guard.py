@@ -28,6 +28,10 @@ class GuardedTurn:
         return self._context.turn
 
     @property
+    def key(self) -> str:
+        return self._context.key
+
+    @property
     def view(self) -> TurnView:
         return self._context.view
 
