@@ -22,7 +22,8 @@ API_DESCRIPTION = (
     "HTTP API tells what is meant by all this. Fields may be added: ignore those that you do not know."
 )
 LOGIN_DESCRIPTION = (
-    "What `perdure token` shows. In a browser, the cookie of the login does the same for our own pages."
+    "What `perdure token` shows, or a token that `perdure token add` made with the scope that is named here. In a "
+    "browser, the cookie of the login does the same for our own pages."
 )
 
 
@@ -68,7 +69,7 @@ def _operation(each: RouteSpec, refs: dict[str, Any]) -> Json:
         "summary": re.sub(
             r",? (see )?\[([^\]]+)\]\([^)]*\)", lambda link: "" if link[1] else f" {link[2]}", each.summary
         ),
-        "security": [] if each.login == "no" else [{"token": []}],
+        "security": [] if each.scope is None else [{"token": [each.scope]}],
         "parameters": _parameters(each),
         "responses": _responses(each, refs),
     }

@@ -6,13 +6,17 @@ from collections.abc import Iterable
 
 NAME_FORM = "Use 1 to 64 letters, digits, dots, hyphens and underscores; `home` is the home's own token."
 NONE_ADDED = "No login was added. The home's own token is what `perdure token` prints."
+WHO_MAY_APPROVE = (
+    "This login may not decide it. One with the scope “approve” may: “perdure token add NAME --scopes read,approve” "
+    "makes it."
+)
 LIST_HINT = "`perdure token list` shows those that there are."
 HOME_CANNOT_BE_REVOKED = "the home's own token cannot be revoked"
 REPLACE_HOME_TOKEN = "Stop the gateway, delete the file `token` in its home, and start it again."  # noqa: S105 reason: a sentence
 
 
 def missing_scope(name: str, scope: str) -> str:
-    return f"the login {name!r} lacks the scope {scope!r}, which this needs"
+    return f"the login {name!r} lacks the scope `{scope}`, which this needs"
 
 
 def missing_scope_hint(scope: str, *, of_home: bool = False) -> str:
@@ -20,11 +24,6 @@ def missing_scope_hint(scope: str, *, of_home: bool = False) -> str:
     why = "Commands of the agent could read the token in the home, so it approves nothing. " if of_home else ""
     given = scope if scope == "read" else f"read,{scope}"
     return f"{why}Use a login that has it: `perdure token add NAME --scopes {given}` makes one, and shows it once."
-
-
-def who_may_approve() -> str:
-    """What a page says instead of the buttons of an approval."""
-    return f"This login may not decide it. {missing_scope_hint('approve')}"
 
 
 def unknown_scope(word: str) -> str:

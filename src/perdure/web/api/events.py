@@ -213,6 +213,7 @@ def _turn_event_fields(turn: str, entry: Entry) -> dict[str, Any]:
         case TurnCancelled():
             return {"why": entry.why}
         case QuestionAnswered():
-            return {"question": question_id(turn, entry.question), "answer": entry.text}
+            by = texts.questions.answered_by(entry)
+            return {"question": question_id(turn, entry.question), "answer": entry.text, "by": by}
         case _:
             return {}

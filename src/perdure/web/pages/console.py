@@ -23,6 +23,7 @@ from perdure.operations.timeline import list_decisions, list_turns, turn_timelin
 from perdure.web.api.overview import pending_question, read_overview
 from perdure.web.api.people import people_verbs
 from perdure.web.api.processes import process_resource, read_process_output
+from perdure.web.auth.login import login_of
 from perdure.web.pages import actions
 from perdure.web.pages.rendering import render_page
 from perdure.web.pages.timeline import timeline_diagrams, timeline_rows
@@ -70,10 +71,9 @@ class ConsolePages(GatewayApi):
         scope=Scope.READ,
     )
     @errors_as_page
-    async def overview(self, _: Request) -> Response:
-        return await self._render(
-            "overview", "/api/overview", **structs.asdict(await read_overview(self._gateway))
-        )
+    async def overview(self, request: Request) -> Response:
+        found = await read_overview(self._gateway, login_of(request))
+        return await self._render("overview", "/api/overview", **structs.asdict(found))
 
     @route(
         "GET",
@@ -106,10 +106,11 @@ class ConsolePages(GatewayApi):
         session = await find_session(store, read_session_name(request))
         turns, more = await list_turns(store, session.id, read_after(request, "turn"), PAGE_SIZE)
         older = _next_page_url(request, turns[-1].id) if more else None
+        possible = actions.session_actions(session, await store.turns.current(session.key))
         values = {
             "session": await session_resource(store, session),
             "why": await explain_session(store, session.id, self._gateway.operator_verbs.clock),
-            "actions": actions.session_actions(session, await store.turns.current(session.key)),
+            "actions": actions.allowed_actions(possible, login_of(request)),
             "turns": turns,
             "older_url": older,
         }
@@ -126,7 +127,8 @@ class ConsolePages(GatewayApi):
             "turn": timeline,
             "diagrams": timeline_diagrams(timeline, self._gateway.operator_verbs.clock()),
             "rows": timeline_rows(timeline),
-            "actions": possible,
+            "actions": actions.allowed_actions(possible, login_of(request)),
+            "note": actions.approval_note(possible, login_of(request)),
         }
         return await self._render("turn", f"/api/turns/{name}", **values)
 
@@ -157,7 +159,8 @@ class ConsolePages(GatewayApi):
     async def outbox(self, request: Request) -> Response:
         states = read_delivery_states(request)
         found = await list_deliveries(self._gateway.store, states, read_after(request, "reply"), PAGE_SIZE)
-        rows = [(each, actions.delivery_actions(each)) for each in found.outbox]
+        login = login_of(request)
+        rows = [(each, actions.allowed_actions(actions.delivery_actions(each), login)) for each in found.outbox]
         older = _next_page_url(request, found.next) if found.next else None
         values = {
             "rows": rows,
@@ -211,13 +214,15 @@ class ConsolePages(GatewayApi):
     )
     @errors_as_page
     async def people(self, request: Request) -> Response:
-        found = await people_verbs(self._gateway).page(read_people_after(request))
+        found, login = await people_verbs(self._gateway).page(read_people_after(request)), login_of(request)
         values = {
-            "people": [(each, actions.person_actions(each)) for each in found.people],
+            "people": [
+                (each, actions.allowed_actions(actions.person_actions(each), login)) for each in found.people
+            ],
             "configured": found.configured or [],
             "requests": found.requests or [],
             "further_url": _next_page_url(request, found.people[-1].place) if found.more else None,
-            "pairing": actions.make_action("pair", "/api/people/pair"),
+            "pair_actions": actions.allowed_actions([actions.make_action("pair", "/api/people/pair")], login),
         }
         return await self._render("people", _json_url("/api/people", request), **values)
 
