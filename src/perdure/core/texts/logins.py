@@ -7,8 +7,8 @@ from collections.abc import Iterable
 NAME_FORM = "Use 1 to 64 letters, digits, dots, hyphens and underscores; `home` is the home's own token."
 NONE_ADDED = "No login was added. The home's own token is what `perdure token` prints."
 WHO_MAY_APPROVE = (
-    "This login may not decide it. One with the scope “approve” may: “perdure token add NAME --scopes read,approve” "
-    "makes it."
+    "This login may not decide it. One with the scope “approve” may: "
+    "“perdure token add NAME --scopes read,approve” makes it."
 )
 LIST_HINT = "`perdure token list` shows those that there are."
 HOME_CANNOT_BE_REVOKED = "the home's own token cannot be revoked"
