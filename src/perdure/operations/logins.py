@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from perdure.core import texts
-from perdure.core.address import Address
 from perdure.core.logins import HOME_LOGIN, Login, Scope
 from perdure.core.messages import Sender
 from perdure.errors import BadLogin, NotFound
@@ -16,7 +15,6 @@ from perdure.settings import Settings
 from perdure.store.api import Store
 from perdure.store.authorisation import Authorisation
 from perdure.store.logins import StoredLogin, new_token, token_digest
-from perdure.store.people import EVERYWHERE
 
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -76,9 +74,8 @@ async def add_login(
 
 async def _check_owner(store: Store, settings: Settings, person: str) -> None:
     """Refuse a person who is no owner on the web: a login sees every chat."""
-    authorisation, everywhere = Authorisation(settings.allow_lists), Address("web", "dm", EVERYWHERE)
-    role = await store.database.read(lambda tx: authorisation.role(tx, everywhere, Sender(person)))
-    if role != "owner":
+    authorisation = Authorisation(settings.allow_lists)
+    if not await store.database.read(lambda tx: authorisation.is_owner(tx, "web", Sender(person))):
         raise BadLogin(texts.logins.not_an_owner(person), hint=texts.logins.make_owner(person))
 
 

@@ -32,9 +32,10 @@ from perdure.core.recovery.decision import (
     RecoveryDecision,
     RecoveryRule,
 )
+from perdure.core.roles import OPERATOR
 from perdure.core.session import CancelReason, SessionState
 from perdure.logs import Log
-from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner

@@ -77,7 +77,7 @@ class Logins:
         """
 
         def transaction(tx: Tx) -> None:
-            tx.run("DELETE FROM logins WHERE kind = 'cookie' AND expires_at <= :now", now=tx.time)
+            tx.run(f"DELETE FROM logins WHERE {_IS_COOKIE} AND expires_at <= :now", now=tx.time)
             latest = tx.time + lifetime_ms
             if login.id:
                 row = tx.one(f"SELECT expires_at FROM logins WHERE id = :id{tx.for_update}", id=login.id)
@@ -107,7 +107,7 @@ class Logins:
 
     async def tokens(self) -> list[StoredLogin]:
         """Return every token, by name."""
-        sql = f"SELECT {_COLUMNS} FROM logins WHERE kind = 'token' ORDER BY name"
+        sql = f"SELECT {_COLUMNS} FROM logins WHERE {_IS_TOKEN} ORDER BY name"
         return await self._database.read(lambda tx: [_as_login(row) for row in tx.all(sql)])
 
     async def revoke(self, name: str) -> bool:
@@ -123,7 +123,7 @@ class Logins:
 
     async def remove_cookie(self, digest: str) -> None:
         """Remove the cookie of a browser that logs out."""
-        sql = "DELETE FROM logins WHERE digest = :digest AND kind = 'cookie'"
+        sql = f"DELETE FROM logins WHERE digest = :digest AND {_IS_COOKIE}"
         await self._database.write(lambda tx: tx.run(sql, digest=digest))
 
     async def record_use(self, found: StoredLogin, now: int) -> None:
@@ -134,7 +134,8 @@ class Logins:
 
 
 _BY_DIGEST = f"SELECT {_COLUMNS} FROM logins WHERE digest = :digest AND kind = :kind"
-_BY_NAME = "kind = 'token' AND name = :name"
+_IS_TOKEN, _IS_COOKIE = (f"kind = '{kind}'" for kind in LoginKind)
+_BY_NAME = f"{_IS_TOKEN} AND name = :name"
 
 
 def _insert(tx: Tx, kind: LoginKind, login: Login, digest: str, token: str | None, expires_at: int | None) -> None:

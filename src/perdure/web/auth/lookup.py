@@ -10,9 +10,11 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from perdure.core.logins import HOME_LOGIN, Login, LoginKind, home_token_scopes
+from perdure.core.messages import Sender
 from perdure.core.roles import TOKEN_HOLDER
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway
+from perdure.store.database import Tx
 from perdure.store.logins import token_digest
 from perdure.web.auth.cookie import COOKIE_MAX_AGE_SECONDS, LoginCookie, new_cookie
 from perdure.web.auth.token import tokens_match
@@ -59,11 +61,14 @@ class LoginLookup:
         scopes = home_token_scopes(sandbox_in_force=self._gateway.sandbox_in_force)
         return Login("", HOME_LOGIN, TOKEN_HOLDER, scopes)
 
+    def _is_owner(self, tx: Tx, person: Sender) -> bool:
+        return self._gateway.loops.access.authorisation.is_owner(tx, "web", person)
+
     async def _find(self, digest: str | None, kind: LoginKind) -> Login | None:
         if digest is None:
             return None
         store = self._gateway.store
-        found = await store.logins.find(digest, kind, self._gateway.loops.access.is_web_owner)
+        found = await store.logins.find(digest, kind, self._is_owner)
         if found is None:
             return None
         with suppress(Unavailable):  # the next request writes it

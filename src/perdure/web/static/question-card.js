@@ -34,7 +34,7 @@ export class QuestionCard {
    * @param {string} by who answered, where, and by what
    */
   showAnswer(answer, by) {
-    const verdict = texts.question.verdicts[answer];
+    const verdict = texts.lookUp(texts.question.verdicts, answer);
     this.#close(verdict ? texts.question.decided(verdict, by) : texts.question.answered(answer));
   }
 
