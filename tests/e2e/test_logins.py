@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
@@ -17,7 +18,7 @@ import pytest
 
 from perdure.core.logins import Scope
 from perdure.web.routes import RouteSpec
-from support.gateway import GatewayProcess, Person, gateway
+from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.logins import add_login, ask, list_logins, run_token
 from support.openapi_check import all_api_calls
 from support.waiting import wait_for
@@ -202,6 +203,10 @@ def test_b103_secrets_of_logins_are_in_no_file_log_export_or_list(tmp_path: Path
         Person(process).wait_for_replies(1)
         shown = process.log() + run_token(process, "list").stdout + run_token(process, "list", "--json").stdout
         shown += ask(process, token, "GET /api/config").text + ask(process, token, "GET /metrics").text
+        command = [*COMMAND, "export"]
+        shown += subprocess.run(
+            command, env=process.environment(), capture_output=True, text=True, check=True
+        ).stdout
         assert process.stop() == 0
         stored = b"".join(path.read_bytes() for path in process.home.rglob("*") if path.is_file())
     for secret in (token, token.removeprefix("perdure_"), cookie):
