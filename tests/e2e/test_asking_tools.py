@@ -17,8 +17,9 @@ from perdure.errors import ConfigurationError
 from perdure.runtime.agent_factory import AgentFactory
 from perdure.testing.providers import LocalProvider, Says, Wish
 from support.approvals import ApprovalScenario
+from support.chat_folders import workspaces
 from support.mcp_process import stdio_command
-from support.shell_commands import home_without_commands, workspaces
+from support.shell_commands import home_without_commands
 
 pytestmark = pytest.mark.anyio
 
