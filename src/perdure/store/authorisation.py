@@ -41,6 +41,19 @@ class Authorisation:
         there = decode_session_key(key)
         return has_right(self.role(tx, there.address, person), right, shared=there.shared)
 
+    def is_owner(self, tx: Tx, platform: str, person: Sender) -> bool:
+        """Say whether a person is an owner on a whole platform."""
+        return self.role(tx, Address(platform, "dm", people.EVERYWHERE), person) == "owner"
+
+    def may_still(self, tx: Tx, key: str, person: Sender, right: Right, platform: str) -> bool:
+        """Say whether what a person did on a platform for the session of a key still counts.
+
+        On another platform than the session's own, they did it by a login, which only owners have there.
+        """
+        if platform in ("", decode_session_key(key).address.platform):
+            return self.may(tx, key, person, right)
+        return self.is_owner(tx, platform, person)
+
     def usual_key(self, agent: str, address: Address, person: Sender) -> str:
         """Return the key that a message belongs to, unless its sender is a guest."""
         own = self._per_person and address.kind != "dm"
