@@ -161,7 +161,14 @@ class Intake:
         key, now, door = self._access.usual_key(inbound), self._clock(), self._access.resolve_key(inbound)
         refuse = self._refuse_unknown_person(event, inbound, key, now)
         stored = await self._store.answers.answer_by_button(
-            inbound, pick, event.raw, key, now, resolve_key=door, refuse=refuse
+            inbound,
+            pick,
+            event.raw,
+            key,
+            now,
+            resolve_key=door,
+            refuse=refuse,
+            may_join=self._access.may_join,
         )
         if not isinstance(stored, Stored):
             self._report_refusal(event, inbound, key, stored)

@@ -13,17 +13,38 @@ import msgspec
 
 from perdure.core.address import Address, SessionKey, decode_session_key
 from perdure.core.messages import Inbound, Sender
-from perdure.core.roles import OPERATOR, AllowLists, Right, Role, has_right
-from perdure.store import inbox, people, reports
+from perdure.core.roles import (
+    DEFAULT_TOOLS_BY_ROLE,
+    OPERATOR,
+    AllowLists,
+    Right,
+    Role,
+    ToolRights,
+    ToolsByRole,
+    has_fewer_rights,
+    has_right,
+)
+from perdure.store import inbox, people, reports, turn_rights
 from perdure.store.database import Transaction, Tx
+from perdure.store.transitions import Turn
 
 
 class Authorisation:
     """Combines the allow lists of the configuration with the people that are stored by name."""
 
-    def __init__(self, lists: Callable[[str], AllowLists], *, per_person: bool = False) -> None:
-        """`lists` returns the lists of a platform. `per_person`: in groups, each person has their own session."""
+    def __init__(
+        self,
+        lists: Callable[[str], AllowLists],
+        *,
+        per_person: bool = False,
+        tools: Callable[[str], ToolsByRole] = lambda _: DEFAULT_TOOLS_BY_ROLE,
+    ) -> None:
+        """`lists` returns the lists of a platform, and `tools` the tools of each role there.
+
+        `per_person`: in groups, each person has their own session.
+        """
         self._lists = cache(lists)
+        self._tools = cache(tools)
         self._per_person = per_person
 
     def role(self, tx: Tx, address: Address, person: Sender, *, for_update: bool = False) -> Role | None:
@@ -38,6 +59,41 @@ class Authorisation:
         """Say whether a person has a right in the session of a key."""
         there = decode_session_key(key)
         return has_right(self.role(tx, there.address, person), right, shared=there.shared)
+
+    def may_reach(self, tx: Tx, here: str, there: str, person: Sender, right: Right) -> bool:
+        """Say whether a person, who asks in the session of one key, has a right in the session of another key.
+
+        They have it in the same chat, unless that session is somebody else's own; an owner of both places has it
+        everywhere. That somebody is known on a whole platform gives no right in other people's chats.
+        """
+        if here == there:
+            return self.may(tx, there, person, right)
+        ours, theirs = decode_session_key(here), decode_session_key(there)
+        role = self.role(tx, theirs.address, person)
+        if not has_right(role, right, shared=theirs.shared):
+            return False
+        if role == "owner" and self.role(tx, ours.address, person) == "owner":
+            return True
+        return _is_same_chat(ours.address, theirs.address) and theirs.person in (None, person.id)
+
+    # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def tool_rights(self, tx: Tx, turn: Turn) -> ToolRights:
+        """Return the tools that a turn may use now: those of the person whose words began it."""
+        address, person = decode_session_key(turn.key).address, turn_rights.beginner_of(tx, turn)
+        role = self.role(tx, address, person) if person is not None else None
+        patterns = self._tools(address.platform)[role] if role is not None else ()
+        return ToolRights(role, tuple(patterns), person.id if person else "")
+
+    def may_join(self, tx: Tx, key: str, beginner: Sender | None, sender: Sender) -> bool:
+        """Say whether words of a person may join a turn that another one began: not with fewer rights."""
+        if beginner is None or beginner.id == sender.id:
+            return True
+        address = decode_session_key(key).address
+        role, than = self.role(tx, address, sender), self.role(tx, address, beginner)
+        return not has_fewer_rights(role, than, self._tools(address.platform))
+
+    # ── keys ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def usual_key(self, agent: str, address: Address, person: Sender) -> str:
         """Return the key that a message belongs to, unless its sender is a guest."""
@@ -92,3 +148,8 @@ _ACTIVE_GOALS = (
 def not_allowed_reason(person: Sender) -> str:
     """Return the reason with which a person's message is rejected."""
     return f"{person.id} is not allowed here"
+
+
+def _is_same_chat(one: Address, other: Address) -> bool:
+    """Say whether two addresses are in one chat, maybe in two threads of it."""
+    return (one.platform, one.kind, one.chat) == (other.platform, other.kind, other.chat)

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
-from perdure.core.journal import ObservedExit, fold
+from perdure.core.journal import ObservedExit
 from perdure.core.session import SessionState
 from perdure.core.storable_text import to_json
-from perdure.store import journal, outbox, reports, sessions
+from perdure.store import outbox, reports, sessions, transitions, turn_rights
 from perdure.store.conditions import TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.inbox import InboxKind
@@ -249,11 +249,11 @@ def _record(tx: Tx, request: ProcessRequest, run: str) -> Process:
 
 
 def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
-    """Return a turn's key, session and generation, and the person who spoke last in it."""
-    row = tx.one("SELECT key, session, generation FROM turns WHERE id = :turn", turn=turn)
-    assert row is not None, f"there is no turn {turn}"
-    causes = fold(journal.read_turn(tx, row[1], turn)).causes
-    return row[0], row[1], row[2], causes[-1].sender.id if causes else ""
+    """Return a turn's key, session and generation, and the person whose words began it."""
+    found = transitions.get(tx, turn)
+    assert found is not None, f"there is no turn {turn}"
+    person = turn_rights.beginner_of(tx, found)
+    return found.key, found.session, found.generation, person.id if person else ""
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from perdure.core.address import background_session_key
 from perdure.core.commands import BackgroundRequest, is_background_verb, read_background_request
 from perdure.core.messages import Inbound
 from perdure.core.texts.explanation import TURN_STATES
+from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.store import answers
 from perdure.store.background_sessions import begin_background_session
@@ -27,6 +28,7 @@ class BackgroundCommand:
         self,
         run: GatewayRun,
         max_sessions: int,
+        access: Access,
         run_by_name: Callable[[ChatCommand, str, str], Awaitable[None]],
     ) -> None:
         """`run_by_name` carries out another command, by its name and its arguments."""
@@ -34,6 +36,7 @@ class BackgroundCommand:
         self._clock = run.clocks.wall
         self._wakeups = run.wakeups
         self._max_sessions = max_sessions  # that may be unfinished in one chat
+        self._access = access
         self._run_by_name = run_by_name
 
     async def run(self, command: ChatCommand, arguments: str) -> None:
@@ -81,8 +84,9 @@ class BackgroundCommand:
         self._wakeups.wake_runner(key)
 
     async def _answer_question(self, command: ChatCommand, text: str) -> None:
-        now = self._clock()
         answering = answers.answer_question(command.key, command.sender, text)
+        refusal, now = self._access.answer_refusal(command.key, command.sender), self._clock()
+        command = replace(command, refusal=refusal)
         await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
 
     async def _reply(self, command: ChatCommand, text: str) -> None:

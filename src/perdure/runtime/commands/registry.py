@@ -17,7 +17,7 @@ from perdure.core.messages import Inbound
 from perdure.core.queue import QueueRules
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
-from perdure.runtime.access import Access
+from perdure.runtime.access import Access, Right
 from perdure.runtime.commands.background import BACKGROUND_USAGE, BackgroundCommand
 from perdure.runtime.commands.goal import GoalCommand
 from perdure.runtime.commands.inspect import InspectCommands
@@ -66,8 +66,8 @@ class CommandLoop:
         self._failures = FailureLog(log)
         self._goals = GoalCommand(run, limits.goal_turns)
         self._queue = QueueCommand(run, runner, limits.rules)
-        self._undo = UndoCommand(run)
-        self._background = BackgroundCommand(run, limits.max_background_sessions, self._run_by_name)
+        self._undo = UndoCommand(run, access)
+        self._background = BackgroundCommand(run, limits.max_background_sessions, access, self._run_by_name)
         status_lines = (self._queue.status_lines, self._goals.status_lines, self._background.status_lines)
         self._inspect = InspectCommands(run, control, access, status_lines, self._reply)
         self.registry = {spec.name: spec for spec in self._all()}
@@ -148,19 +148,18 @@ class CommandLoop:
             self._run.wakeups.wake_delivery(command.key)
 
     async def _authorise_and_run(self, chat_command: ChatCommand) -> None:
-        longest = self._run.connections.max_length(chat_command.address.platform)
-        chat_command = replace(chat_command, longest=longest)
+        """Carry out a command. Its right is asked for in the transaction that does what it says."""
         words = read_command(chat_command.text) or ParsedCommand("", chat_command.text)
         command = self.registry.get(words.name)
+        longest = self._run.connections.max_length(chat_command.address.platform)
+        chat_command = self._with_right(
+            replace(chat_command, longest=longest), command.right if command else "talk"
+        )
         log.info("command", name=words.name, key=chat_command.key, command=chat_command.id)
-        if not await self._access.may(chat_command.key, chat_command.sender, "talk"):
-            await self._reply(chat_command, "")  # whoever may not talk is told nothing
-        elif command is None:
+        if command is None:
             await self._reply(
                 chat_command, texts.chat_commands.unknown(words.name, nearest_command(words.name, self.registry))
             )
-        elif not await self._access.may(chat_command.key, chat_command.sender, command.right):
-            await self._reply(chat_command, texts.people.NOT_ALLOWED)
         elif words.arguments and not command.takes_words:
             await self._reply(chat_command, texts.chat_commands.usage(command.usage, words.arguments))
         else:
@@ -171,10 +170,11 @@ class CommandLoop:
     async def _run_by_name(self, chat_command: ChatCommand, name: str, arguments: str) -> None:
         """Carry out another command where this one leads."""
         command = self.registry[name]
-        if await self._access.may(chat_command.key, chat_command.sender, command.right):
-            await command.run(chat_command, arguments)
-        else:
-            await self._reply(chat_command, texts.people.NOT_ALLOWED)
+        await command.run(self._with_right(chat_command, command.right), arguments)
+
+    def _with_right(self, command: ChatCommand, right: Right) -> ChatCommand:
+        """The command as one that needs a right in its conversation."""
+        return replace(command, refusal=self._access.command_refusal(command.key, command.sender, right))
 
     async def _reply(self, command: ChatCommand, text: str) -> None:
         """Answer, and do nothing else."""
@@ -211,7 +211,14 @@ class CommandLoop:
         session, bound = (
             ("", arguments) if arguments.startswith(TURN_ID_PREFIX) else (arguments, _target_turn(command))
         )
-        resume = session_verbs.resume(command.key, self._run.id, wish, session=session, bound=bound)
+        resume = session_verbs.resume(
+            command.key,
+            self._run.id,
+            wish,
+            session=session,
+            bound=bound,
+            may_take=lambda tx, there: self._access.may_reach(tx, command.key, there, command.sender, "command"),
+        )
         await self._store.chat_commands.execute(
             command, resume, lambda resumed: texts.chat_commands.RESUME_ANSWERS[resumed.outcome], now
         )

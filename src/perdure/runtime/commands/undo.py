@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.core import texts
+from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.undo import UndoResult, retry_turn, undo_turn
@@ -11,7 +12,8 @@ from perdure.store.undo import UndoResult, retry_turn, undo_turn
 class UndoCommand:
     """Takes turns back, each command one."""
 
-    def __init__(self, run: GatewayRun) -> None:
+    def __init__(self, run: GatewayRun, access: Access) -> None:
+        self._access = access
         self._store = run.store
         self._clock = run.clocks.wall
 
@@ -28,6 +30,7 @@ class UndoCommand:
             command=command.id,
             message=command.message,
             before=command.position,
+            may_join=self._access.may_join,
         )
         await self._store.chat_commands.execute(command, retry, _retry_text, now)
 
