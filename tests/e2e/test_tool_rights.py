@@ -296,7 +296,7 @@ async def test_b105_report_of_a_process_has_the_right_of_who_began_the_turn_not_
         door.touch()
         await eventually("both are answered", lambda: "first\nsecond" in house.platform.replies("g"))
         assert (await rights_of_last_turn(here, "agent:main:web:group:g")).person == "bob"
-        [process] = [row for row in await here.store.processes.of_chat(await _last_turn_id(here))]
+        [process] = await here.store.processes.of_chat(await _last_turn_id(here))
         assert process.person == "bob", "though ann's words are the last in that turn"
         await eventually("the end is told", lambda: len(house.platform.replies("g")) == 2)
         assert (await rights_of_last_turn(here, "agent:main:web:group:g")).person == "bob"
