@@ -209,7 +209,9 @@ async def test_b106_command_is_judged_in_the_transaction_that_carries_it_out(gat
     [
         pytest.param("bob", "dm:bob", "dm:bob", True, id="their own chat"),
         pytest.param("bob", "dm:bob", "dm:ada", False, id="somebody else's direct chat"),
-        pytest.param("bob", "group:g", "dm:bob", False, id="their own chat, from a group"),
+        pytest.param("bob", "group:g", "dm:bob", True, id="their own chat, from a group"),
+        pytest.param("bob", "group:g", "dm:both", False, id="a direct chat that somebody else writes in, too"),
+        pytest.param("bob", "group:g", "dm:empty", False, id="a direct chat that nobody has written in"),
         pytest.param("bob", "group:g", "group:g:3", True, id="another thread of the group"),
         pytest.param("bob", "group:g", "group:h", False, id="another group"),
         pytest.param("bob", "group:g::bob", "group:g", True, id="everybody's in the group"),
@@ -228,6 +230,9 @@ async def test_b106_right_in_another_conversation(
     for person, role in (("bob", "member"), ("mia", "member"), ("olga", "member"), ("gus", "guest")):
         await admit(gateway, person, role)  # type: ignore[arg-type]  # each is a role
     await admit(gateway, "olga", "owner", "o")
+    for number, (chat, writer) in enumerate([("bob", "bob"), ("ada", "ada"), ("both", "bob"), ("both", "mia")]):
+        inbound = Inbound(chat_address(chat), str(number), Sender(writer), "hello")
+        await gateway.store.inbox.receive(inbound, "", key_of(chat), gateway.now())
     keys = [f"agent:main:web:{place}" for place in (here, there)]
     found = await gateway.store.database.read(
         lambda tx: RIGHTS.may_reach(tx, keys[0], keys[1], Sender(who), "command")

@@ -5,6 +5,7 @@ Drives `runtime/commands/registry`, `runtime/access`, `store/authorisation` and 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,16 @@ async def everything_of(gateway: Gateway, key: str) -> Any:
 
 async def commands_answered(house: PairingScenario, chat: str, who: str, *commands: str) -> list[str]:
     """Let a person write commands one after the other; return all that they are told in their chat."""
-    before = len(house.platform.replies(chat))
-    for number, command in enumerate(commands, before + 1):
+    said: list[str] = []
+    for command in commands:
+        before = len(house.platform.replies(chat))
         house.platform.write(command, chat=chat, sender=who)
-        await eventually(f"{command} is answered", lambda n=number: len(house.platform.replies(chat)) >= n)
-    return house.platform.replies(chat)[before:]
+        said += await eventually(f"{command} is answered", partial(_replies_after, house, chat, before))
+    return said
+
+
+def _replies_after(house: PairingScenario, chat: str, count: int) -> list[str]:
+    return house.platform.replies(chat)[count:]
 
 
 # ── a conversation that rests ───────────────────────────────────────────────────────────────────────────────

@@ -122,9 +122,8 @@ class ModelAnswered(Entry, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
     usage: TokenUsage = TokenUsage()
-    native: dict[str, Any] | None = (
-        None  # the provider's own form, to be sent back unchanged; only `agents` reads it
-    )
+    # The provider's own form, to be sent back unchanged; only `agents` reads it.
+    native: dict[str, Any] | None = None
 
 
 class ConversationCompacted(Entry, frozen=True):

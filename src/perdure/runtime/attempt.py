@@ -158,7 +158,7 @@ class Attempt:
         if not self.may_have_messages and self._run.store.database.exclusive:
             return
         self.may_have_messages = False
-        if await self.journal.join_waiting(self._limits.rules, self._access.may_join):
+        if await self.journal.join_waiting(self._limits.rules, self._access.authorisation.may_join):
             log.info("joined", turn=self.turn, key=self.key)
             await self._run.lease.wait_until_valid()
 

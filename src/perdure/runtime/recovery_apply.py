@@ -32,9 +32,10 @@ from perdure.core.recovery.decision import (
     RecoveryDecision,
     RecoveryRule,
 )
+from perdure.core.roles import OPERATOR
 from perdure.core.session import CancelReason, SessionState
 from perdure.logs import Log
-from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
@@ -82,7 +83,7 @@ class RecoveryContextReader:
 
     async def has_joining_message(self, turn: Turn, position: int) -> bool:
         """Whether a message waits, after a position in the chat, that will join the turn."""
-        return await self._store.queue.has_joining_message(turn, position, self.access.may_join)
+        return await self._store.queue.has_joining_message(turn, position, self.access.authorisation.may_join)
 
     async def _last_sign_of_life(self, view: TurnView) -> int | None:
         """The time of the newest content, or of the last heartbeat of the run that wrote it."""

@@ -11,6 +11,7 @@ from functools import cache
 
 import msgspec
 
+from perdure.core import texts
 from perdure.core.address import Address, SessionKey, decode_session_key
 from perdure.core.messages import Inbound, Sender
 from perdure.core.roles import (
@@ -24,7 +25,9 @@ from perdure.core.roles import (
     has_fewer_rights,
     has_right,
 )
-from perdure.store import inbox, people, reports, turn_rights
+from perdure.core.states import GoalState
+from perdure.store import inbox, people, reports, transitions, turn_rights
+from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
 from perdure.store.database import Transaction, Tx
 from perdure.store.transitions import Turn
 
@@ -60,11 +63,37 @@ class Authorisation:
         there = decode_session_key(key)
         return has_right(self.role(tx, there.address, person), right, shared=there.shared)
 
+    def refuse_command(self, key: str, person: Sender, right: Right) -> Transaction[str | None]:
+        """Return what is answered to a person who gives a command without its right; None: they may give it.
+
+        Whoever may not even talk is told nothing.
+        """
+
+        def transaction(tx: Tx) -> str | None:
+            if not self.may(tx, key, person, "talk"):
+                return ""
+            return None if self.may(tx, key, person, right) else texts.people.NOT_ALLOWED
+
+        return transaction
+
+    def refuse_answer(self, key: str, person: Sender) -> Transaction[str | None]:
+        """Return what is answered to a person whose command answers a question; None: they may answer it."""
+        refuse = self.refuse_command(key, person, "command")
+
+        def transaction(tx: Tx) -> str | None:
+            turn = transitions.current_turn(tx, key)
+            beginner = turn_rights.beginner_of(tx, turn) if turn else None
+            fits = self.may_join(tx, key, beginner, person)
+            return refuse(tx) if fits else texts.people.NOT_ALLOWED
+
+        return transaction
+
     def may_reach(self, tx: Tx, here: str, there: str, person: Sender, right: Right) -> bool:
         """Say whether a person, who asks in the session of one key, has a right in the session of another key.
 
-        They have it in the same chat, unless that session is somebody else's own; an owner of both places has it
-        everywhere. That somebody is known on a whole platform gives no right in other people's chats.
+        They have it in the same chat, unless that session is somebody else's own, and in their own direct chat; an
+        owner of both places has it everywhere. That somebody is known on a whole platform gives no right in other
+        people's chats.
         """
         if here == there:
             return self.may(tx, there, person, right)
@@ -73,6 +102,8 @@ class Authorisation:
         if not has_right(role, right, shared=theirs.shared):
             return False
         if role == "owner" and self.role(tx, ours.address, person) == "owner":
+            return True
+        if theirs.address.kind == "dm" and inbox.writers(tx, there) == {person.id}:
             return True
         return _is_same_chat(ours.address, theirs.address) and theirs.person in (None, person.id)
 
@@ -121,7 +152,10 @@ class Authorisation:
             gone = sum(self._reject_unless_allowed(tx, row) for row in tx.all(_WAITING_MESSAGES))
             for goal, key, person in tx.all(_ACTIVE_GOALS):
                 if not self.may(tx, key, msgspec.json.decode(person, type=Sender), "talk"):
-                    tx.run("UPDATE goals SET state = 'ended' WHERE id = :id AND state = 'active'", id=goal)
+                    tx.run(
+                        f"UPDATE goals SET state = '{GoalState.ENDED}' WHERE id = :id AND {GOAL_IS_ACTIVE}",
+                        id=goal,
+                    )
             return gone
 
         return transaction
@@ -139,9 +173,9 @@ class Authorisation:
         return True
 
 
-_WAITING_MESSAGES = "SELECT id, key, kind, body FROM inbox WHERE state = 'waiting' ORDER BY key, state, position"
+_WAITING_MESSAGES = f"SELECT id, key, kind, body FROM inbox WHERE {MESSAGE_WAITS} ORDER BY key, state, position"
 _ACTIVE_GOALS = (
-    "SELECT g.id, s.key, g.person FROM goals g JOIN sessions s ON s.id = g.session WHERE g.state = 'active'"
+    f"SELECT g.id, s.key, g.person FROM goals g JOIN sessions s ON s.id = g.session WHERE g.{GOAL_IS_ACTIVE}"
 )
 
 

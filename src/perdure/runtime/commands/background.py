@@ -11,12 +11,14 @@ from perdure.core.address import background_session_key
 from perdure.core.commands import BackgroundRequest, is_background_verb, read_background_request
 from perdure.core.messages import Inbound
 from perdure.core.texts.explanation import TURN_STATES
-from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.store import answers
+from perdure.store.authorisation import Authorisation
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.inbox import MAX_POSITION
+
+RunByName = Callable[[ChatCommand, str, str], Awaitable[None]]
 
 BACKGROUND_USAGE = "/background [TEXT | stop N]"
 
@@ -28,15 +30,15 @@ class BackgroundCommand:
         self,
         run: GatewayRun,
         max_sessions: int,
-        access: Access,
-        run_by_name: Callable[[ChatCommand, str, str], Awaitable[None]],
+        authorisation: Authorisation,
+        run_by_name: RunByName,
     ) -> None:
         """`run_by_name` carries out another command, by its name and its arguments."""
         self._store = run.store
         self._clock = run.clocks.wall
         self._wakeups = run.wakeups
         self._max_sessions = max_sessions  # that may be unfinished in one chat
-        self._access = access
+        self._authorisation = authorisation
         self._run_by_name = run_by_name
 
     async def run(self, command: ChatCommand, arguments: str) -> None:
@@ -44,11 +46,11 @@ class BackgroundCommand:
         if aim is not None:
             await self._run_on_session(command, aim)
         elif is_background_verb(arguments):
-            await self._reply(command, texts.chat_commands.usage(BACKGROUND_USAGE, arguments))
+            await self._answer(command, texts.chat_commands.usage(BACKGROUND_USAGE, arguments))
         elif arguments:
             await self._begin_session(command, arguments)
         else:
-            await self._reply(
+            await self._answer(
                 command, "\n".join(await self.status_lines(command.key)) or texts.background.NONE_RUNNING
             )
 
@@ -74,7 +76,7 @@ class BackgroundCommand:
         """Carry out a command on a work. What comes of it is answered in the chat."""
         key = background_session_key(command.key, aim.number)
         if not await self._store.background_sessions.exists(key):
-            await self._reply(command, texts.background.unknown(aim.number))
+            await self._answer(command, texts.background.unknown(aim.number))
             return
         there = replace(command, key=key, bound=None, position=MAX_POSITION)
         if aim.verb == "answer":
@@ -84,10 +86,10 @@ class BackgroundCommand:
         self._wakeups.wake_runner(key)
 
     async def _answer_question(self, command: ChatCommand, text: str) -> None:
+        now = self._clock()
+        command = replace(command, refusal=self._authorisation.refuse_answer(command.key, command.sender))
         answering = answers.answer_question(command.key, command.sender, text)
-        refusal, now = self._access.answer_refusal(command.key, command.sender), self._clock()
-        command = replace(command, refusal=refusal)
         await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
 
-    async def _reply(self, command: ChatCommand, text: str) -> None:
-        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
+    async def _answer(self, command: ChatCommand, text: str) -> None:
+        await self._store.chat_commands.answer(command, text, self._clock())
