@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from perdure.core.address import Address
 from perdure.core.journal import QuestionAsked, RecoveryDecided, TurnInterrupted, fold
 from perdure.core.messages import Inbound, Pick, Sender, Stored, question_id
 from perdure.core.queue import Fate, QueueMode, QueueRules
@@ -182,6 +183,28 @@ async def test_b105_session_that_is_resumed_has_the_right_of_who_was_suspended(g
     claim = await claimed(gateway)
     assert claim.turn.id != turn.id
     assert await rights(gateway, claim.turn) == ToolRights("guest", ("clarify",), "gus")
+
+
+async def test_b105_session_of_another_platform_has_the_right_of_its_person_there(gateway: StoreGateway) -> None:
+    """The same id may be somebody else's on the platform to which an owner has moved the session."""
+    await gateway.store.people.admit(Person("irc", "gus", "", "guest", 1))
+    rights = Authorisation(lambda platform: AllowLists(frozenset({"gus", "ada"} if platform == "web" else ())))
+    there, store = "agent:main:irc:dm:x", gateway.store.chat_commands
+    await gateway.finishes_turn(await begins(gateway, "ada", "hello"))
+    inbound = Inbound(Address("irc", "dm", "x"), "m", Sender("gus"), "go")
+    await gateway.store.inbox.receive(inbound, "", there, gateway.now())
+    claim = await gateway.store.turns.claim(there, gateway.run, gateway.now())
+    assert claim is not None
+    await store.execute_verb(there, session_verbs.suspend(there), at=gateway.now())
+    wish = msgspec.structs.replace(message(""), sender=Sender("ada"))
+    resume = session_verbs.resume(KEY, gateway.run, wish, session=claim.turn.session)
+    assert (await store.execute_verb(KEY, resume, at=gateway.now())).outcome == "session"
+    again = (await claimed(gateway)).turn
+    assert again.key == KEY
+    found = await gateway.store.database.read(lambda tx: rights.tool_rights(tx, again))
+    assert found == ToolRights("guest", ("clarify",), "gus")
+    request = ProcessRequest(again.id, "c1", "d1", "sleep 9")
+    assert (await gateway.store.processes.record(request, gateway.run, gateway.now())).person == ""
 
 
 # ── verbs ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,9 +16,11 @@ READ_FILE = "read_file"
 
 
 def offered_tools(context: TurnContext, rights: ToolRights, tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The tools that the model is told of: those of the role, and one to read what the person has sent."""
-    reads = READ_FILE in tools and bool(_sent_paths(context, rights.person))
-    return {name: tool for name, tool in tools.items() if rights.allows(name) or (name == READ_FILE and reads)}
+    """The tools that the model is told of: those of the role, and `read_file` if the person has sent a file."""
+    allowed = {name: tool for name, tool in tools.items() if rights.allows(name)}
+    if READ_FILE in tools and READ_FILE not in allowed and _sent_paths(context, rights.person):
+        allowed[READ_FILE] = tools[READ_FILE]
+    return allowed
 
 
 def refusal(context: TurnContext, rights: ToolRights, tool: str, arguments: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from perdure.store import inbox, people, reports, transitions, turn_rights
 from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
 from perdure.store.database import Transaction, Tx
 from perdure.store.transitions import Turn
+from perdure.store.turn_rights import Beginner
 
 
 class Authorisation:
@@ -82,8 +83,8 @@ class Authorisation:
 
         def transaction(tx: Tx) -> str | None:
             turn = transitions.current_turn(tx, key)
-            beginner = turn_rights.beginner_of(tx, turn) if turn else None
-            fits = self.may_join(tx, key, beginner, person)
+            began = turn_rights.beginner_of(tx, turn) if turn else None
+            fits = self.may_join(tx, key, began, person)
             return refuse(tx) if fits else texts.people.NOT_ALLOWED
 
         return transaction
@@ -111,18 +112,22 @@ class Authorisation:
 
     def tool_rights(self, tx: Tx, turn: Turn) -> ToolRights:
         """Return the tools that a turn may use now: those of the person whose words began it."""
-        address, person = decode_session_key(turn.key).address, turn_rights.beginner_of(tx, turn)
-        role = self.role(tx, address, person) if person is not None else None
-        patterns = self._tools(address.platform)[role] if role is not None else ()
-        return ToolRights(role, tuple(patterns), person.id if person else "")
+        began = turn_rights.beginner_of(tx, turn)
+        role = self._role_of_beginner(tx, began)
+        tools = self._tools(decode_session_key(turn.key).address.platform)
+        return ToolRights(role, tuple(tools[role]) if role else (), began.person.id if began else "")
 
-    def may_join(self, tx: Tx, key: str, beginner: Sender | None, sender: Sender) -> bool:
+    def may_join(self, tx: Tx, key: str, began: Beginner | None, sender: Sender) -> bool:
         """Say whether words of a person may join a turn that another one began: not with fewer rights."""
-        if beginner is None or beginner.id == sender.id:
+        if began is None or (began.key, began.person.id) == (key, sender.id):
             return True
         address = decode_session_key(key).address
-        role, than = self.role(tx, address, sender), self.role(tx, address, beginner)
+        role, than = self.role(tx, address, sender), self._role_of_beginner(tx, began)
         return not has_fewer_rights(role, than, self._tools(address.platform))
+
+    def _role_of_beginner(self, tx: Tx, began: Beginner | None) -> Role | None:
+        """Return the role of who began a turn, in the chat in which they did."""
+        return self.role(tx, decode_session_key(began.key).address, began.person) if began else None
 
     # ── keys ────────────────────────────────────────────────────────────────────────────────────────────────
 

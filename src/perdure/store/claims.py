@@ -22,7 +22,7 @@ from perdure.store.answers import Response
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Row, Tx
 from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
-from perdure.store.turn_rights import MayJoin, beginner_of, everybody_may_join, rows_that_may_join
+from perdure.store.turn_rights import Beginner, MayJoin, beginner_of, everybody_may_join, rows_that_may_join
 
 
 class Claim(Struct, frozen=True):
@@ -178,7 +178,8 @@ def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
     tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=tx.time, session=session)
     asides = tx.all(_ASIDES, key=key, session=session)
-    asides = rows_that_may_join(tx, asides, key, causes[0].sender, may_join)
+    beginner = beginner_of(tx, row) if causes[0].wish else Beginner(causes[0].sender, key)
+    asides = rows_that_may_join(tx, asides, key, beginner, may_join)
     causes = [*(inbox.as_cause(tx, row) for row in asides), *causes]
     for each in causes:
         inbox.assign_to_turn(tx, each.inbox, turn)

@@ -260,8 +260,14 @@ def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
     """Return a turn's key, session and generation, and the person whose words began it."""
     found = transitions.get(tx, turn)
     assert found is not None, f"there is no turn {turn}"
-    person = turn_rights.beginner_of(tx, found)
-    return found.key, found.session, found.generation, person.id if person else ""
+    began = turn_rights.beginner_of(tx, found)
+    # The id of a person on another platform, from which the session was moved, may be somebody else's here.
+    here = began is not None and _platform_of(began.key) == _platform_of(found.key)
+    return found.key, found.session, found.generation, began.person.id if began and here else ""
+
+
+def _platform_of(key: str) -> str:
+    return split_session_key(key)[1].platform
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,14 @@ from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
-from perdure.store.turn_rights import MayJoin, beginner_of, everybody_may_join, rows_that_may_join, sender_of
+from perdure.store.turn_rights import (
+    Beginner,
+    MayJoin,
+    beginner_of,
+    everybody_may_join,
+    rows_that_may_join,
+    sender_of,
+)
 
 # A message behind a command waits until the command was executed: after `/new`, "hello" goes to the new session.
 BEFORE_COMMANDS = (
@@ -157,7 +164,7 @@ def _rows_of_turn(
     rows, before = [row], rules.too_old_before(tx.time)
     if _as_waiting(row).may_share_turn:
         rows = [each for each in _candidate_rows(tx, key, row, for_update) if not _is_too_old(each, before)]
-    beginner = sender_of(row)
+    beginner = Beginner(sender_of(row), key)
     turn = messages_of_next_turn(
         [_as_waiting(each, may_join=may_join(tx, key, beginner, sender_of(each))) for each in rows]
     )

@@ -22,7 +22,7 @@ from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.transitions import TURN_COLUMNS, Turn, as_turn
-from perdure.store.turn_rights import MayJoin, everybody_may_join
+from perdure.store.turn_rights import Beginner, MayJoin, everybody_may_join
 
 _LAST_TURN = (
     f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND id NOT IN ({journal.UNDONE_TURNS}) "
@@ -73,7 +73,7 @@ def retry_turn(
         asked = [cause for cause in causes if _is_from_person(tx, cause)]
         if not asked:
             return UndoResult("unasked")
-        if not may_join(tx, key, asked[0].sender, by):
+        if not may_join(tx, key, Beginner(asked[0].sender, found.key), by):
             return UndoResult("unrightful")
         taken = _undo_turn(tx, key, found, by)
         again = Inbound(
