@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,15 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core.address import Address, session_key
 from perdure.core.file_names import (
     MAX_NAME_BYTES,
     UNKNOWN_MEDIA_TYPE,
+    chat_folder,
     display_file_name,
     safe_file_name,
     safe_media_type,
 )
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
+from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.workspace import Workspace
 
 NAMES = [
@@ -65,6 +69,32 @@ def test_media_type_is_kept_only_if_it_is_one() -> None:
     assert {safe_media_type(odd) for odd in ("", "png", "a/b\r\nX: y", "é/é", "x/" + "y" * 200)} == {
         UNKNOWN_MEDIA_TYPE
     }
+
+
+# ── the folders of chats ────────────────────────────────────────────────────────────────────────────────────
+
+PARTS = st.text(min_size=1, max_size=8) | st.text(alphabet="abAB01.-_~+/%: ", min_size=1, max_size=4)
+KEYS = st.builds(
+    lambda chat, thread, person: session_key("main", Address("web", "group", chat, thread), person),
+    PARTS | st.text(min_size=200, max_size=300),
+    st.none() | PARTS,
+    st.none() | PARTS,
+)
+
+
+def test_b180_folder_of_a_chat_can_be_read_by_people() -> None:
+    assert chat_folder("agent:main:telegram:dm:12345") == "chats/main~telegram~dm~12345"
+    assert chat_folder("agent:main~3:telegram:dm:12345") == "chats/main~telegram~dm~12345"
+    assert chat_folder("agent:main:web:dm:Tea%20time") != chat_folder("agent:main:web:dm:tea%20time")
+
+
+@given(KEYS, KEYS)
+def test_b180_every_conversation_has_a_folder_of_its_own(one: str, other: str) -> None:
+    folder = chat_folder(one)
+    assert (folder.casefold() == chat_folder(other).casefold()) == (one == other)
+    top, name = folder.split("/")
+    assert top == "chats" and 0 < len(name.encode()) < 200 and not name.startswith(".")
+    assert re.fullmatch(r"[a-z0-9._~+-]+", name)
 
 
 # ── the cabinet ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,12 +170,12 @@ def test_tools_read_what_arrived_and_nothing_around_it(tmp_path: Path) -> None:
     cabinet, root = AttachmentFiles(tmp_path), tmp_path / "workspace"
     root.mkdir()
     kept = keep(cabinet, b"x")
-    folder, place = Workspace(root, tmp_path), str(tmp_path / kept.path)
-    assert str(folder.resolve(place, allow_attachments=True)) == place
-    assert folder.display_path(folder.resolve(place, allow_attachments=True)) == place
+    folder, place = Workspace(ChatFolders(root, root, (tmp_path / kept.path,))), str(tmp_path / kept.path)
+    found = folder.find(place, allow_attachments=True)
+    assert (str(found.path), found.name) == (place, place)
     around = [str(tmp_path / "attachments"), str(tmp_path / "attachments" / "att_1"), str(tmp_path / "token")]
     for path, arrived in [(place, False), *((each, True) for each in around)]:
         with pytest.raises(ToolFailed):
-            folder.resolve(path, allow_attachments=arrived)
+            folder.find(path, allow_attachments=arrived)
     with pytest.raises(ToolFailed), folder.locked(place):
         pass

@@ -82,6 +82,7 @@ class Loops:
         self.command_cleanup = CommandCleanup(run, settings.home / "keepers")
         self.process_watcher = ProcessWatcher(run, settings.home / "keepers", self.access)
         agents.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))
+        agents.bind_attachments(store.attachments)
         self.eraser = Eraser(store, settings.home, clock, self._stop_attempt)
         self._retention = RetentionLoop(self.eraser, settings.retention.age, self.uploads.sweep)
         self.recoverer = Recoverer(
