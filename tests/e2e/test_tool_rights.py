@@ -17,6 +17,7 @@ from perdure.core.journal import CallProgress
 from perdure.core.roles import ToolRights
 from perdure.runtime.gateway import Gateway
 from perdure.testing.providers import Asked, LocalProvider, Says, Wish
+from support.chat_folders import chat_workspace
 from support.mcp_process import HttpServer
 from support.pairing import PairingScenario, change_people
 from support.recovery import last_turn
@@ -111,7 +112,8 @@ async def test_b105_every_kind_of_tool_is_for_those_whose_role_has_it(
     provider.script = [Says(calls=CALLS), Says("done")]
     async with house.serving(agent=None) as here:
         await people(here)
-        (tmp_path / "workspace" / "here.txt").write_text("old\n")
+        workspace = chat_workspace(tmp_path, key_of(who))
+        (workspace / "here.txt").write_text("old\n")
         house.say("go", who)
         await eventually("it is done", lambda: "done" in house.platform.replies(who))
         calls = await last_calls(here, key_of(who))
@@ -124,7 +126,7 @@ async def test_b105_every_kind_of_tool_is_for_those_whose_role_has_it(
     else:
         assert refusals == set()
         assert {*results, "clarify"} <= {*provider.requests[0].tools}
-    done = (tmp_path / "workspace" / "new.txt", tmp_path / "rung")
+    done = (workspace / "new.txt", tmp_path / "rung")
     assert [place.exists() for place in done] == [who != "gus"] * 2
 
 
@@ -180,7 +182,7 @@ async def test_b105_guest_has_read_only_what_they_sent_themselves(tmp_path: Path
     provider.script = read_all
     async with house.serving(agent=None) as here:
         await people(here)
-        (tmp_path / "workspace" / "here.txt").write_text("old\n")
+        (chat_workspace(tmp_path, key_of("gus")) / "here.txt").write_text("old\n")
         house.platform.write("look", chat="ann", sender="ann", files=("anns.txt",))
         await house.wait_for_replies("done", chat="ann")
         house.platform.write("look", chat="gus", sender="gus", files=("mine.txt",))
