@@ -105,19 +105,19 @@ async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
         yield content
 
 
-def keep(cabinet: AttachmentFiles, *contents: bytes, most: int = 100) -> SavedAttachment:
-    return asyncio.run(cabinet.save("att_1", "a b.txt", pieces(*contents), most))
+def keep(files: AttachmentFiles, *contents: bytes, most: int = 100) -> SavedAttachment:
+    return asyncio.run(files.save("att_1", "a b.txt", pieces(*contents), most))
 
 
 def test_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    cabinet = AttachmentFiles(tmp_path)
-    kept = keep(cabinet, b"one", b"two")
+    files = AttachmentFiles(tmp_path)
+    kept = keep(files, b"one", b"two")
     assert kept == SavedAttachment("attachments/att_1/a_b.txt", 6)
-    place = cabinet.find(kept.path)
+    place = files.find(kept.path)
     assert place is not None
     assert (place.read_bytes(), stat.S_IMODE(place.stat().st_mode)) == (b"onetwo", 0o600)
     with pytest.raises(FileTooLarge):
-        keep(cabinet, b"x" * 60, b"x" * 60)
+        keep(files, b"x" * 60, b"x" * 60)
     assert not (tmp_path / "attachments" / "att_1").exists()
 
 
@@ -136,40 +136,40 @@ def test_b108_files_together_have_a_limit_whoever_writes_them(tmp_path: Path) ->
 
 
 def test_what_a_crash_left_is_written_over(tmp_path: Path) -> None:
-    cabinet, folder = AttachmentFiles(tmp_path), tmp_path / "attachments" / "att_1"
+    files, folder = AttachmentFiles(tmp_path), tmp_path / "attachments" / "att_1"
     folder.mkdir(parents=True)
     (folder / ".part").write_bytes(b"half of something longer")
-    keep(cabinet, b"whole")
+    keep(files, b"whole")
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == {"a_b.txt": b"whole"}
 
 
 def test_only_files_of_the_cabinet_are_found(tmp_path: Path) -> None:
-    cabinet = AttachmentFiles(tmp_path)
-    kept = keep(cabinet, b"x")
+    files = AttachmentFiles(tmp_path)
+    kept = keep(files, b"x")
     (tmp_path / "token").write_text("secret")
     (tmp_path / "attachments" / "att_1" / "link").symlink_to(tmp_path / "token")
     odd = ["token", "attachments/../token", str(tmp_path / "token"), "attachments/att_1/link", "attachments/att_1"]
-    assert [cabinet.find(path) for path in [None, *odd]] == [None] * 6
-    assert cabinet.find(kept.path) is not None
+    assert [files.find(path) for path in [None, *odd]] == [None] * 6
+    assert files.find(kept.path) is not None
 
 
 def test_copy_and_link_live_on_without_the_first(tmp_path: Path) -> None:
-    cabinet = AttachmentFiles(tmp_path)
-    first = cabinet.copy("att_1", "plan.txt", io.BytesIO(b"a plan"), 100)
-    second = cabinet.link("att_2", "plan.txt", first.path)
+    files = AttachmentFiles(tmp_path)
+    first = files.copy("att_1", "plan.txt", io.BytesIO(b"a plan"), 100)
+    second = files.link("att_2", "plan.txt", first.path)
     assert second is not None
-    cabinet.remove("att_1")
-    assert (cabinet.find(first.path), cabinet.link("att_3", "x", first.path)) == (None, None)
-    place = cabinet.find(second.path)
+    files.remove("att_1")
+    assert (files.find(first.path), files.link("att_3", "x", first.path)) == (None, None)
+    place = files.find(second.path)
     assert place is not None and place.read_bytes() == b"a plan"
     os.utime(tmp_path / "attachments" / "att_2", (1, 1))
-    assert cabinet.ids_before(before_seconds=100) == ["att_2"]
+    assert files.ids_before(before_seconds=100) == ["att_2"]
 
 
 def test_tools_read_what_arrived_and_nothing_around_it(tmp_path: Path) -> None:
-    cabinet, root = AttachmentFiles(tmp_path), tmp_path / "workspace"
+    files, root = AttachmentFiles(tmp_path), tmp_path / "workspace"
     root.mkdir()
-    kept = keep(cabinet, b"x")
+    kept = keep(files, b"x")
     folder, place = Workspace(ChatFolders(root, root, (tmp_path / kept.path,))), str(tmp_path / kept.path)
     found = folder.find(place, allow_attachments=True)
     assert (str(found.path), found.name) == (place, place)

@@ -1,4 +1,4 @@
-"""Who answers on which platform, with which model and which tools: agents made as the settings say."""
+"""Makes the agent of each platform, with its model and its tools, as the settings say."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OFFLINE_MODEL = "offline"
 
 
 class AgentFactory:
-    """One agent per platform. Whatever is missing for one of them is told before anything starts."""
+    """Makes one agent per platform; a missing key, model or tool is an error before the gateway starts."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class AgentFactory:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is wrong with servers of tools, by name."""
+        """Return what is wrong with MCP servers, by their names."""
         return self._mcp.problems if self._mcp else {}
 
     def prepare(self) -> None:
-        """Make the directories in which the agent works."""
+        """Make the directories in which the tools of agents work."""
         try:
             self._folders.prepare()
         except OSError as error:
@@ -72,20 +72,20 @@ class AgentFactory:
             ) from error
 
     def bind_process_records(self, process_records: ProcessRecords) -> None:
-        """Say where processes in the background are on record."""
+        """Give the shell tools the store's records of background processes, once the store is open."""
         self._process_records.bind(process_records)
 
     def bind_attachments(self, attachments: ConversationAttachments) -> None:
-        """Say who knows the files of conversations."""
+        """Give the tools the store's records of the files of conversations, once the store is open."""
         self._folders.bind(attachments)
 
     async def close(self) -> None:
-        """Let go of the providers' connections."""
+        """Close the connections to the providers of models."""
         for name, model in self._models.items():
             await FailureLog(Log("agent_factory")).contain("model_not_closed", model.close(), model=name)
 
     async def run(self) -> None:
-        """Keep the servers of tools connected."""
+        """Keep the MCP servers connected for as long as the gateway runs."""
         if self._mcp is not None:
             await self._mcp.run()
 
@@ -142,7 +142,7 @@ class AgentFactory:
         return self._boxes[offline]
 
     def _offline_toolbox(self) -> Toolbox:
-        """The tools of the offline model, which knows no others."""
+        """Return the tools that scripts of the offline model can name."""
         work = self._workplace()
         scripted = shell_tool(
             work, self._process_records, lambda *_: texts.questions.DANGEROUS_BY_SCRIPT, "danger"
@@ -168,7 +168,7 @@ class AgentFactory:
         )
 
     def _approval_guard(self) -> ApprovalGuard | None:
-        """Which commands wait for a person's approval."""
+        """Return the guard that says which shell commands wait for a person's approval."""
         wanted = self._settings.tools
         match wanted.approvals:
             case "off":
@@ -208,7 +208,7 @@ class AgentFactory:
         return [FixedTools(tools), *self._mcp_toolboxes()]
 
     def _plugin_tools(self) -> list[Tool]:
-        """Tools of the operator's own, and those that installed packages bring."""
+        """Return the tools that the configuration names, and those that installed packages bring."""
         from perdure.tools.function_tools import as_tool
 
         found = {name: load_object(name, self._settings.home) for name in self._settings.tools.load}

@@ -118,7 +118,7 @@ class Recoverer:
         return RequestOutcome(again, (owed,))
 
     def pause_if_crashing(self, lost: int) -> None:
-        """The crash-loop breaker: for this run nothing goes on by itself, but everybody is served."""
+        """Pause automatic resumes for this run, if the gateway keeps crashing; everybody is served meanwhile."""
         self.paused = bool(lost) and self._started.unclean_lately >= PAUSE_AFTER_UNCLEAN_STARTS
         if self.paused:
             log.warning("automatic_resume_paused", unclean_starts=self._started.unclean_lately)

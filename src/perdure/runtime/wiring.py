@@ -1,4 +1,4 @@
-"""The loops of a running gateway: makes each of them, starts them in order, and stops them."""
+"""Makes the loops of a running gateway, starts them in order, and stops them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ INTAKE_FLUSH_SECONDS = 2.0  # for storing events that were handed over when ever
 
 
 class Loops:
-    """Everything that moves while a gateway runs."""
+    """The loops of a running gateway, and what they share."""
 
     def __init__(
         self,
