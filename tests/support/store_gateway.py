@@ -56,6 +56,7 @@ TABLES = (
     "people",
     "pairings",
     "pair_tries",
+    "logins",
     "processes",
     "erased",
 )
