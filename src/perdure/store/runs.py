@@ -191,7 +191,7 @@ def _begin(
         launch=launch.name or None,
         now=tx.lease_clock(),
         lock_id=instance.lock_id,
-        home=instance.home,
+        home=instance.home or None,
         **names,
     )
     _notify_restart_requesters(tx)

@@ -147,9 +147,10 @@ def _open_postgres(url: str, made: type[ReadOnlyDatabase]) -> ReadOnlyDatabase:
     import psycopg
 
     from perdure.store.backends.postgres import PostgresTx
+    from perdure.store.backends.postgres_connect import connect_options
 
     try:
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
+        connection = psycopg.connect(url, autocommit=True, **connect_options(url))
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise DatabaseRefused(
             f"the PostgreSQL server of store.url cannot be reached: {error}",
