@@ -97,7 +97,7 @@ def test_b180_every_conversation_has_a_folder_of_its_own(one: str, other: str) -
     assert re.fullmatch(r"[a-z0-9._~+-]+", name)
 
 
-# ── the cabinet ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── the files ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
@@ -143,7 +143,7 @@ def test_what_a_crash_left_is_written_over(tmp_path: Path) -> None:
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == {"a_b.txt": b"whole"}
 
 
-def test_only_files_of_the_cabinet_are_found(tmp_path: Path) -> None:
+def test_only_files_of_the_files_are_found(tmp_path: Path) -> None:
     files = AttachmentFiles(tmp_path)
     kept = keep(files, b"x")
     (tmp_path / "token").write_text("secret")
