@@ -16,6 +16,7 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import SECTIONS, SETTINGS_BY_KEY, load_settings
+from perdure.core.logins import SCOPE_MEANINGS
 from perdure.core.recovery.decision import InterruptionReason, RecoveryChoice
 from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, RIGHT_MEANINGS, Role, ToolRights, has_right
 from perdure.core.turn import FINAL_STATES, INITIAL_STATE, TURN_MOVES
@@ -100,9 +101,16 @@ def routes() -> str:
     """What can be asked over HTTP."""
     words = {"api": "yes", "page": "page", "no": "no"}
     lines = [
-        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.summary} |" for row in all_api_calls()
+        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.scope or ''} | {row.summary} |"
+        for row in all_api_calls()
     ]
-    return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
+    return "\n".join(["| call | login | scope | answer |", "|---|---|---|---|", *lines])
+
+
+def scopes() -> str:
+    """What each scope of a login is for."""
+    lines = [f"| `{scope}` | {meaning} |" for scope, meaning in SCOPE_MEANINGS.items()]
+    return "\n".join(["| scope | what it lets a login do |", "|---|---|", *lines])
 
 
 def metrics() -> str:
@@ -139,6 +147,7 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("docs/people.md", "roles", roles),
     ("docs/people.md", "tools", tools_by_role),
     ("docs/http.md", "calls", routes),
+    ("docs/http.md", "scopes", scopes),
     ("docs/operations.md", "metrics", metrics),
 ]
 

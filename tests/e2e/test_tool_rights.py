@@ -14,7 +14,8 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.journal import CallProgress
-from perdure.core.roles import ToolRights
+from perdure.core.logins import ALL_SCOPES, Login
+from perdure.core.roles import TOKEN_HOLDER, ToolRights
 from perdure.runtime.gateway import Gateway
 from perdure.testing.providers import Asked, LocalProvider, Says, Wish
 from support.chat_folders import chat_workspace
@@ -241,7 +242,8 @@ async def test_b105_approved_call_is_not_run_for_a_person_who_was_demoted_meanwh
         asked = await eventually("it is asked", lambda: [one for one in house.platform.posted if one.buttons])
         await change_people(here, "role", who="web:bob", role="guest")
         name = asked[0].buttons[0].command.split()[1]
-        assert await here.operator_verbs.decide_approval(name, approve=True) == "approved"
+        owner = Login("", "phone", TOKEN_HOLDER, ALL_SCOPES)
+        assert await here.operator_verbs.decide_approval(name, owner, approve=True) == "approved"
         await house.wait_for_replies("gone", chat="bob")
         [call] = await last_calls(here, key_of("bob"))
     assert call.ended is not None

@@ -43,6 +43,7 @@ DEFAULTS = {
     "tools.mcp": "{}",
     "tools.env": '["PATH", "HOME", "LANG"]',
     "tools.approvals": "dangerous",
+    "tools.ask": "[]",
     "tools.dangerous": "[]",
     "tools.safe": "[]",
     "tools.approval_expires": "24h",

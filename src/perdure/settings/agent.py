@@ -184,8 +184,19 @@ class ToolsSettings(msgspec.Struct, frozen=True):
     ] = msgspec.field(default_factory=lambda: ["PATH", "HOME", "LANG"])
     approvals: Annotated[
         Literal["dangerous", "all", "off"],
-        Meta(description="Which shell commands a person must approve first: dangerous ones, all, or none."),
+        Meta(
+            description="Which calls a person must approve first: dangerous shell commands; all calls of every "
+            "tool but `clarify`; or none but those of `tools.ask`."
+        ),
     ] = "dangerous"
+    ask: Annotated[
+        list[NonEmptyText],
+        Meta(
+            description="Tools of which a person must approve every call, by name; `*` stands for any letters, "
+            "and `mcp:NAME` for all tools of an MCP server.",
+            examples=[["mcp:pay", "write_file"]],
+        ),
+    ] = []
     dangerous: Annotated[
         list[NonEmptyText],
         Meta(

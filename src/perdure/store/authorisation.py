@@ -64,6 +64,19 @@ class Authorisation:
         there = decode_session_key(key)
         return has_right(self.role(tx, there.address, person), right, shared=there.shared)
 
+    def is_owner(self, tx: Tx, platform: str, person: Sender) -> bool:
+        """Say whether a person is an owner on a whole platform."""
+        return self.role(tx, Address(platform, "dm", people.EVERYWHERE), person) == "owner"
+
+    def may_still(self, tx: Tx, key: str, person: Sender, right: Right, platform: str) -> bool:
+        """Say whether what a person did on a platform for the session of a key still counts.
+
+        On another platform than the session's own, they did it by a login, which only owners have there.
+        """
+        if platform in ("", decode_session_key(key).address.platform):
+            return self.may(tx, key, person, right)
+        return self.is_owner(tx, platform, person)
+
     def refuse_command(self, key: str, person: Sender, right: Right) -> Transaction[str | None]:
         """Return what is answered to a person who gives a command without its right; None: they may give it.
 

@@ -115,6 +115,7 @@ class ApprovalCommands:
         decide = answers.decide_approval(
             command.key,
             command.sender,
+            answers.AnswerSource(command.address.platform, command.message),
             approve=approve,
             name=approval,
             bound=_target_turn(command),
