@@ -25,6 +25,8 @@ from perdure.testing import SimulatedPlatform
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.postgres import PostgresServer
+from support.recovery import AgentHarness
+from support.store_gateway import DatabaseLocation, StoreConnection, StoreGateway
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -166,16 +168,40 @@ def test_b163_gateway_that_was_frozen_past_its_lease_is_taken_over_once(tmp_path
         wait_for("it has watched for a lease", lambda: metric(survivor, "perdure_heartbeat_steady") == 1)
         replies = Person(survivor).wait_for_replies(1)
         frozen.signal(signal.SIGCONT)
-        assert frozen.wait() == 1
+        wait_for("it has begun a new run", lambda: frozen.log().count("run_began") == 2)
         assert "was declared dead" in frozen.log()
         assert Person(survivor).replies() == replies
         assert query(postgres_url, "SELECT count(*) FROM turns WHERE state = 'done'") == [(1,)]
         assert query(postgres_url, "SELECT count(*) FROM outbox WHERE state = 'sent'") == [(1,)]
         assert len(steps_run(tmp_path)) == 1
         assert survivor.stop() == 0
+        assert Person(frozen).replies() == replies
+        Person(frozen, "other").say("say: I am back")
+        assert Person(frozen, "other").wait_for_replies(1) == ["I am back"]
+        assert frozen.stop() == 0
     finally:
         frozen.close()
         survivor.close()
+
+
+async def test_b163_gateway_that_was_declared_dead_begins_a_new_run(tmp_path: Path, postgres_url: str) -> None:
+    """And takes its own turn up again, if nobody else has."""
+    platform, agent = SimulatedPlatform(), AgentHarness("cut")
+    observer = await StoreGateway(DatabaseLocation(postgres_url, tmp_path), "observer").open()
+    options = {"STORE__URL": postgres_url, "STORE__LEASE": f"{LEASE}s"}
+    async with serving(tmp_path / "gateway", platform, agent=agent.agent, **options) as gateway:
+        platform.write("step cut\nsay: done")
+        await eventually("the step hangs", lambda: agent.hung_steps)
+        before = StoreConnection(observer.place)
+        before.run = gateway.operator_verbs.run
+        await eventually("it is declared dead", lambda: observer.declares_dead(before))
+        await eventually("it has a new run", lambda: gateway.operator_verbs.run != before.run)
+        agent.release()
+        await eventually("the turn is answered", lambda: platform.replies() == ["done"])
+        platform.write("say: and on", chat="2")
+        await eventually("others are answered", lambda: platform.replies("2") == ["and on"])
+        assert platform.replies() == ["done"]
+    await observer.stop()
 
 
 def test_b163_readiness_says_that_no_heartbeat_can_be_made(tmp_path: Path, postgres_url: str) -> None:

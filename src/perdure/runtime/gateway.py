@@ -13,7 +13,7 @@ from perdure.containment import refuse_task_exits
 from perdure.core import texts
 from perdure.core.exit_report import GatewayLaunch
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.errors import PerdureError, Unavailable
+from perdure.errors import PerdureError, RunEnded, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
@@ -174,13 +174,11 @@ class Gateway:
             return self._stop_kind
         self._store = Store(self._wrap(database))
         try:
-            run = await self._serve(on_ready)
+            run = await self._serve_until_stopped(on_ready)
             if run is not None and await self._failures.contain(
                 "run_end_not_saved", self._store.runs.end(run), run=run
             ):
                 log.info("run_ended", run=run)
-        except BaseExceptionGroup as failures:
-            raise _first(failures) from failures
         finally:
             self.phase = Phase.STOPPED
             self.feed.publish_all()
@@ -201,6 +199,19 @@ class Gateway:
                 async with asyncio.timeout(STORE_RETRY_SECONDS):
                     await self._stop.wait()
         return None
+
+    async def _serve_until_stopped(self, on_ready: Callable[[], None]) -> str | None:
+        """Serve, and return the last run: one that another gateway has declared dead is followed by a new one."""
+        while True:
+            try:
+                return await self._serve(on_ready)
+            except BaseExceptionGroup as failures:
+                first = _first(failures)
+                if not isinstance(first, RunEnded) or self._stop.is_set():
+                    raise first from failures
+                log.warning("run_replaced", error=first.message)
+            self.phase = Phase.STARTING
+            self.feed.publish_all()
 
     async def _serve(self, on_ready: Callable[[], None]) -> str | None:
         """Run until stopped, and return the run; None: a stop was asked for before it could begin."""

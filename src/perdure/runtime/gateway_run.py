@@ -36,7 +36,7 @@ class Lease:
     async def wait_until_valid(self) -> None:
         """Return while the lease is valid. If it has run out, wait until a heartbeat proves that it is ours.
 
-        A heartbeat that finds our run declared dead ends the gateway, and with it whoever waits here.
+        A heartbeat that finds our run declared dead ends the run, and with it whoever waits here.
         """
         while self._length is not None and boot_seconds() > self._until:
             await self._renewed.wait()

@@ -226,10 +226,11 @@ def _end_silent(tx: Tx, run: str, beats: int, now: int) -> bool:
 
 
 def _record_exit(tx: Tx, death: ExitReport) -> None:
-    """Record how the run of that launch died; a run that stopped cleanly did not die."""
+    """Record how the last run of that launch died; a run that stopped cleanly did not die."""
     tx.run(
         "UPDATE runs SET died_at = :at, exit_code = :code "
-        f"WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = '{RunEnding.LOST}')",
+        f"WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = '{RunEnding.LOST}') "
+        "AND id = (SELECT max(id) FROM runs WHERE launch = :launch)",
         at=death.at,
         code=death.code,
         launch=death.launch,
