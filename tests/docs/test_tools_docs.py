@@ -22,6 +22,7 @@ from perdure.tools.function_tools import as_tool
 from perdure.tools.process_tool import process_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
 from support.markdown import page
+from support.sandbox import NO_SANDBOX
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,8 @@ def test_table_has_the_tools_as_they_are(tmp_path: Path) -> None:
         f"`{tool.name}`": [", ".join(f"`{name}`" for name in tool.schema["properties"]), f"`{tool.effect}`"]
         for tool in [
             shell_tool(
-                CommandEnvironment(tmp_path, lambda _: ChatFolders(tmp_path, tmp_path)), DeferredProcessRecords()
+                CommandEnvironment(tmp_path, lambda _: ChatFolders(tmp_path, tmp_path), lambda: NO_SANDBOX),
+                DeferredProcessRecords(),
             ),
             process_tool(tmp_path, DeferredProcessRecords()),
             *file_tools(tmp_path),

@@ -18,6 +18,7 @@ from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.keeper import StatusTimeouts
 from perdure.tools.shell import CommandEnvironment, call_directory, shell_tool
 from support.keepers import end_all_commands
+from support.sandbox import NO_SANDBOX
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,10 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def shell(root: Path) -> Tool:
     folders = ChatFolders(root.parent, root.parent)
-    return shell_tool(CommandEnvironment(root, lambda _: folders, status_timeouts=SHORT), DeferredProcessRecords())
+    return shell_tool(
+        CommandEnvironment(root, lambda _: folders, lambda: NO_SANDBOX, status_timeouts=SHORT),
+        DeferredProcessRecords(),
+    )
 
 
 def put_a_file(root: Path) -> None:

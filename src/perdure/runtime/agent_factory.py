@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perdure.agents.api import Agent, Model
@@ -12,7 +14,7 @@ from perdure.agents.tool_calls import CLARIFY_TOOL
 from perdure.config import Settings
 from perdure.core import texts
 from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
-from perdure.errors import ConfigurationError
+from perdure.errors import ConfigurationError, PerdureError
 from perdure.logs import Log
 from perdure.plugins import load_entry_points, load_object
 from perdure.runtime.process_records import DeferredProcessRecords
@@ -21,6 +23,7 @@ from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
+from perdure.tools.sandbox import SandboxInForce, SandboxLimits, SandboxRequest, choose_sandbox
 from perdure.tools.send_file import send_file_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
 from perdure.tools.tool_registry import ToolRegistry, refuse_duplicate_names
@@ -29,6 +32,20 @@ if TYPE_CHECKING:
     from perdure.tools.mcp import McpTools
 
 OFFLINE_MODEL = "offline"
+
+
+def sandbox_request(settings: Settings) -> SandboxRequest:
+    """The sandbox that the settings ask for."""
+    tools, home = settings.tools, settings.home
+    return SandboxRequest(
+        tools.sandbox,
+        tools.sandbox_network,
+        SandboxLimits(tools.sandbox_memory, tools.sandbox_processes, tools.sandbox_file_size),
+        home,
+        settings.web.port,
+        tuple(home / path for path in tools.sandbox_read),
+        tuple(home / path for path in tools.sandbox_write),
+    )
 
 
 class AgentFactory:
@@ -46,6 +63,7 @@ class AgentFactory:
         self._models: dict[str, Model] = {}
         self._boxes: dict[bool, list[Toolbox]] = {}
         self._mcp: McpTools | None = None
+        self._sandbox: SandboxInForce | None = None
         self._process_records = DeferredProcessRecords()
         custom_agent = custom_agent or self._load_custom_agent()
         self._agents_by_platform = {platform: custom_agent or self._built_in(platform) for platform in platforms}
@@ -59,14 +77,24 @@ class AgentFactory:
         return self._mcp.problems if self._mcp else {}
 
     def prepare(self) -> None:
-        """Make the directory in which the agent works."""
+        """Make the folders in which the agent works, and choose the sandbox of its commands."""
+        folders = self._folders()
         try:
-            self._settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (folders.workspace, folders.agent_home):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
                 f"the directory for the agent's files cannot be made: {error}",
                 hint="Set tools.directory to one that this user may write to.",
             ) from error
+        self._sandbox = choose_sandbox(sandbox_request(self._settings), folders.workspace, folders.agent_home)
+
+    @property
+    def sandbox(self) -> SandboxInForce:
+        """The sandbox in which commands run, chosen at the start of the gateway."""
+        if self._sandbox is None:
+            raise PerdureError("the sandbox is chosen when the gateway is started")
+        return self._sandbox
 
     def bind_process_records(self, process_records: ProcessRecords) -> None:
         """Say where processes in the background are on record."""
@@ -102,7 +130,14 @@ class AgentFactory:
             call_timeout_seconds=settings.tools.timeout,
         )
         tools = ToolRegistry(self._toolboxes(offline=name == OFFLINE_MODEL), chosen)
-        return BuiltinAgent(self._model(name), tools, system_prompt=prompt, bounds=bounds)
+        surroundings = partial(self._command_prompt, chosen)
+        return BuiltinAgent(
+            self._model(name), tools, system_prompt=prompt, surroundings=surroundings, bounds=bounds
+        )
+
+    def _command_prompt(self, chosen: Sequence[str]) -> str:
+        """What the model is told of its commands, if it has a shell."""
+        return self.sandbox.prompt if any(fnmatchcase("shell", pattern) for pattern in chosen) else ""
 
     def _model(self, name: str) -> Model:
         if name not in self._models:
@@ -156,14 +191,29 @@ class AgentFactory:
         return send_file_tool(settings.workspace, settings.home, settings.max_attachment_bytes)
 
     def _workplace(self) -> CommandEnvironment:
-        settings = self._settings
-        folders = ChatFolders(settings.workspace, settings.home)
+        settings, folders = self._settings, self._folders()
         return CommandEnvironment(
-            settings.home / "keepers", lambda _: folders, tuple(settings.tools.env), settings.tools.timeout
+            settings.home / "keepers",
+            lambda _: folders,
+            lambda: self.sandbox,
+            tuple(settings.tools.env),
+            settings.tools.timeout,
         )
 
+    def _folders(self) -> ChatFolders:
+        return ChatFolders(self._settings.workspace, self._settings.home / "agent-home")
+
     def _approval_guard(self) -> ApprovalGuard | None:
-        """Which commands wait for a person's approval."""
+        """Which commands wait for a person's approval: without a sandbox, all."""
+        guard = self._policy_guard()
+        if guard is None:
+            return None
+        return lambda arguments, use: (
+            guard(arguments, use) if self.sandbox.is_on else texts.sandbox.EVERY_COMMAND_ASKS
+        )
+
+    def _policy_guard(self) -> ApprovalGuard | None:
+        """Which commands wait for a person's approval by the settings."""
         wanted = self._settings.tools
         match wanted.approvals:
             case "off":

@@ -34,6 +34,7 @@ from perdure.tools.keeper import (
     StatusTimeouts,
 )
 from perdure.tools.process_records import ProcessRecords
+from perdure.tools.sandbox.in_force import SandboxInForce
 from perdure.tools.threads import run_in_thread
 
 POLL_SECONDS = 10.0  # between two checks for new output
@@ -46,12 +47,26 @@ class CommandEnvironment(Struct, frozen=True):
 
     keepers: Path  # a directory for each command, with its output and its result
     folders: FindFolders  # of the conversation that a command belongs to
+    sandbox: Callable[[], SandboxInForce]  # known when the gateway has started
     env: Sequence[str] = ("PATH", "HOME", "LANG")  # names of the variables that are passed on
     timeout: float = 600.0  # seconds, unless the model says otherwise
     status_timeouts: StatusTimeouts = DEFAULT_TIMEOUTS
 
-    def variables(self) -> dict[str, str]:
-        return {name: os.environ[name] for name in self.env if name in os.environ}
+    def launch_spec(self, session_key: str, command: str, timeout: float | None, *, readable: bool) -> LaunchSpec:
+        """The command of a conversation, with its folders, its environment and its sandbox."""
+        folders, sandbox = self.folders(session_key), self.sandbox()
+        passed_on = {name: os.environ[name] for name in self.env if name in os.environ}
+        own = sandbox.variables(folders.agent_home)
+        if sandbox.is_on:
+            sandbox.make_folders(folders.agent_home)
+        return LaunchSpec(
+            command,
+            str(folders.workspace),
+            passed_on | {name: value for name, value in own.items() if name in passed_on or name != "HOME"},
+            timeout,
+            input=readable,
+            sandbox=sandbox.confinement(folders.workspace, folders.agent_home),
+        )
 
 
 def call_directory(keepers: Path, key: str) -> Path:
@@ -97,15 +112,16 @@ def shell_tool(
     ) -> str:
         if background:
             limit = None if timeout is None else max(0.1, timeout)
-            spec = LaunchSpec(
-                command, str(environment.folders(use.session_key).workspace), environment.variables(), limit
-            )
+            spec = environment.launch_spec(use.session_key, command, limit, readable=True)
             wanted = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
             first = call_directory(environment.keepers, use.key)
             return await start_in_background(first, spec, use.key, records, *wanted, environment.status_timeouts)
         if watch_patterns:
             raise ToolFailed(texts.processes.WATCH_NEEDS_BACKGROUND)
-        spec = make_launch_spec(environment, use.session_key, command, timeout)
+        limit = environment.timeout if timeout is None else max(0.1, timeout)
+        spec = environment.launch_spec(
+            use.session_key, command, limit, readable=False
+        )  # nothing could write to it
         directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
         status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
         return await result_text(directory, status, environment.status_timeouts)
@@ -157,18 +173,6 @@ async def _wait_for_end(
         if size != last_size or size == max_bytes:  # a keeper of an earlier version stores no more than that
             last_size = size
             report_activity()
-
-
-def make_launch_spec(
-    environment: CommandEnvironment, session_key: str, command: str, timeout: float | None
-) -> LaunchSpec:
-    return LaunchSpec(
-        command=command,
-        directory=str(environment.folders(session_key).workspace),
-        env=environment.variables(),
-        timeout=environment.timeout if timeout is None else max(0.1, timeout),
-        input=False,  # nothing could write to it
-    )
 
 
 async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Path:

@@ -7,11 +7,13 @@ from starlette.requests import Request
 from perdure.core import texts
 from perdure.operations.configuration import effective_settings
 from perdure.runtime.gateway import Gateway, Phase
+from perdure.tools.sandbox import SandboxInForce
 from perdure.web.routes import GatewayApi, JsonReply, json_route
 from perdure.web.schemas import (
     ConfigurationResponse,
     HealthResponse,
     ReadinessResponse,
+    SandboxResource,
     StatusResponse,
 )
 
@@ -69,4 +71,11 @@ async def gateway_status(gateway: Gateway) -> StatusResponse:
         resume_paused=gateway.loops.recoverer.paused,
         counts=await gateway.store.gauges.counts(),
         summary=gateway.describe(),
+        sandbox=_sandbox_resource(gateway.sandbox),
+    )
+
+
+def _sandbox_resource(sandbox: SandboxInForce) -> SandboxResource:
+    return SandboxResource(
+        sandbox.layer, sandbox.network, sandbox.summary, sandbox.reachable, sandbox.enforced_limits
     )
