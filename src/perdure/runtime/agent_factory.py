@@ -12,6 +12,7 @@ from perdure.agents.builtin_agent import Bounds, BuiltinAgent
 from perdure.agents.offline_model import OfflineModel
 from perdure.agents.tool_calls import CLARIFY_TOOL
 from perdure.config import Settings
+from perdure.config.sandbox_request import sandbox_request
 from perdure.core import texts
 from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError, PerdureError
@@ -23,7 +24,7 @@ from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
-from perdure.tools.sandbox import SandboxInForce, SandboxLimits, SandboxRequest, choose_sandbox
+from perdure.tools.sandbox import SandboxInForce, choose_sandbox
 from perdure.tools.send_file import send_file_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
 from perdure.tools.tool_registry import ToolRegistry, refuse_duplicate_names
@@ -32,20 +33,6 @@ if TYPE_CHECKING:
     from perdure.tools.mcp import McpTools
 
 OFFLINE_MODEL = "offline"
-
-
-def sandbox_request(settings: Settings) -> SandboxRequest:
-    """The sandbox that the settings ask for."""
-    tools, home = settings.tools, settings.home
-    return SandboxRequest(
-        tools.sandbox,
-        tools.sandbox_network,
-        SandboxLimits(tools.sandbox_memory, tools.sandbox_processes, tools.sandbox_file_size),
-        home,
-        settings.web.port,
-        tuple(home / path for path in tools.sandbox_read),
-        tuple(home / path for path in tools.sandbox_write),
-    )
 
 
 class AgentFactory:

@@ -52,6 +52,14 @@ class CommandEnvironment(Struct, frozen=True):
     timeout: float = 600.0  # seconds, unless the model says otherwise
     status_timeouts: StatusTimeouts = DEFAULT_TIMEOUTS
 
+    def limit_hint(self, status: CommandStatus, text: str) -> str:
+        """Which limit a failed command seems to have met, by its own words, on a line of its own."""
+        limits = self.sandbox().limits
+        if not self.sandbox().is_on or not isinstance(status, CommandEnded) or status.exit_code == 0:
+            return ""
+        hint = texts.sandbox.limit_hint(text, limits.memory, limits.processes)
+        return f"\n{hint}" if hint else ""
+
     def launch_spec(self, session_key: str, command: str, timeout: float | None, *, readable: bool) -> LaunchSpec:
         """The command of a conversation, with its folders, its environment and its sandbox."""
         folders, sandbox = self.folders(session_key), self.sandbox()
@@ -124,7 +132,8 @@ def shell_tool(
         )  # nothing could write to it
         directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
         status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
-        return await result_text(directory, status, environment.status_timeouts)
+        text = await result_text(directory, status, environment.status_timeouts)
+        return f"{text}{environment.limit_hint(status, text)}"
 
     where = f"{socket.gethostname()}:{environment.keepers}"
     return replace(

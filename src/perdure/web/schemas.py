@@ -110,9 +110,7 @@ class SandboxResource(Struct, frozen=True):
 
     layer: Literal["bwrap", "landlock", "off"]
     network: Literal["web", "none", "full"]
-    summary: str  # one sentence, with the reason why it is not a better one
-    reachable: list[str]  # what commands can reach all the same
-    limits: list[str]  # and what holds commands to them
+    summary: str  # one sentence, with the reason why it is not a better one; `perdure doctor` tells more
 
 
 class StatusResponse(Struct, frozen=True):

@@ -7,7 +7,6 @@ from starlette.requests import Request
 from perdure.core import texts
 from perdure.operations.configuration import effective_settings
 from perdure.runtime.gateway import Gateway, Phase
-from perdure.tools.sandbox import SandboxInForce
 from perdure.web.routes import GatewayApi, JsonReply, json_route
 from perdure.web.schemas import (
     ConfigurationResponse,
@@ -60,7 +59,7 @@ class ConfigurationApi(GatewayApi):
 
 
 async def gateway_status(gateway: Gateway) -> StatusResponse:
-    run = await gateway.store.runs.get(gateway.operator_verbs.run)
+    run, sandbox = await gateway.store.runs.get(gateway.operator_verbs.run), gateway.sandbox
     return StatusResponse(
         phase=gateway.phase,
         run=gateway.operator_verbs.run,
@@ -71,11 +70,5 @@ async def gateway_status(gateway: Gateway) -> StatusResponse:
         resume_paused=gateway.loops.recoverer.paused,
         counts=await gateway.store.gauges.counts(),
         summary=gateway.describe(),
-        sandbox=_sandbox_resource(gateway.sandbox),
-    )
-
-
-def _sandbox_resource(sandbox: SandboxInForce) -> SandboxResource:
-    return SandboxResource(
-        sandbox.layer, sandbox.network, sandbox.summary, sandbox.reachable, sandbox.enforced_limits
+        sandbox=SandboxResource(sandbox.layer, sandbox.network, sandbox.summary),
     )
