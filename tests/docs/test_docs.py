@@ -16,6 +16,7 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import SECTIONS, SETTINGS_BY_KEY, load_settings
+from perdure.core.logins import SCOPE_MEANINGS
 from perdure.core.recovery.decision import InterruptionReason, RecoveryChoice
 from perdure.core.roles import RIGHT_MEANINGS, Role, has_right
 from perdure.core.turn import FINAL_STATES, INITIAL_STATE, TURN_MOVES
@@ -77,9 +78,16 @@ def routes() -> str:
     """What can be asked over HTTP."""
     words = {"api": "yes", "page": "page", "no": "no"}
     lines = [
-        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.summary} |" for row in all_api_calls()
+        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.scope or ''} | {row.summary} |"
+        for row in all_api_calls()
     ]
-    return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
+    return "\n".join(["| call | login | scope | answer |", "|---|---|---|---|", *lines])
+
+
+def scopes() -> str:
+    """What each scope of a login is for."""
+    lines = [f"| `{scope}` | {meaning} |" for scope, meaning in SCOPE_MEANINGS.items()]
+    return "\n".join(["| scope | what it lets a login do |", "|---|---|", *lines])
 
 
 def metrics() -> str:
@@ -115,6 +123,7 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("docs/promises.md", "counts", counts),
     ("docs/people.md", "roles", roles),
     ("docs/http.md", "calls", routes),
+    ("docs/http.md", "scopes", scopes),
     ("docs/operations.md", "metrics", metrics),
 ]
 
@@ -139,6 +148,13 @@ def test_links_lead_somewhere(each: Page) -> None:
         there = Page((each.path.parent / path).resolve() if path else each.path)
         assert there.path.exists(), f"{each} links to {target}"
         assert not anchor or anchor in there.anchors(), f"{each} links to {target}: no such heading"
+
+
+def test_new_names_of_what_was_renamed_are_in_the_source() -> None:
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    words = set(re.findall(r"\w+", source))
+    rows = re.findall(r"^\| `[^`]+` \| (.+) \|$", page("docs/renamed.md").text, re.MULTILINE)
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row) if name not in words] == []
 
 
 @every_page

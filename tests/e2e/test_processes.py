@@ -56,6 +56,9 @@ def anyio_backend() -> str:
 def home(tmp_path: Path) -> Iterator[Path]:
     """A home in which nothing runs any more after the test."""
     for _ in end_all_commands(tmp_path / "home" / "keepers"):
+        (tmp_path / "home").mkdir(mode=0o700)
+        (tmp_path / "home" / "workspace").mkdir(mode=0o700)
+        (tmp_path / "home" / "workspace" / "file").touch()  # as in a home of 0.2.0: its chats share this folder
         yield tmp_path / "home"
 
 

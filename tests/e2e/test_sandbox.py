@@ -1,6 +1,6 @@
 """The sandbox through a gateway: what commands see, what is said of it, and that they outlive the gateway.
 
-Drives `runtime/agent_factory`, `tools/shell`, `tools/sandbox/choice`, `operations/doctor`, `cli/doctor`,
+Drives `runtime/agent_factory`, `tools/shell`, `tools/sandbox/choice`, `cli/diagnosis`, `cli/doctor`,
 `config/sandbox_request` and `tools/process_privacy`.
 """
 
@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from perdure.testing import LocalProvider, Says, SimulatedPlatform
+from support.chat_folders import chat_workspace
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.keepers import end_all_commands
@@ -56,20 +57,21 @@ def ask(person: Person, text: str, number: int) -> str:
 def test_b180_b181_command_sees_its_workspace_and_nothing_of_the_gateway(home: Path) -> None:
     with gateway(home, TOOLS__APPROVALS="off") as running:
         person = Person(running)
+        own = chat_workspace(home)
         said = ask(person, f"run: cat {home}/token; ls -A {home}; touch mine && ls; env | grep -c PERDURE; pwd", 1)
         assert running.token not in said
         assert said.splitlines()[1:] == [
             f"cat: {home}/token: No such file or directory",
-            "workspace",
+            "chats",
             "mine",
             "0",
-            str(home / "workspace"),
+            str(own),
         ]
         said = ask(
             person, f"run: echo kept > ~/note; echo $HOME; curl -s -m 5 127.0.0.1:{running.port}/healthz", 2
         )
         assert said.splitlines()[:2] == ["exit code 7", "/home/agent"]
-        assert (home / "agent-home" / "note").read_text() == "kept\n"
+        assert (own.with_name("home") / "note").read_text() == "kept\n"
         assert f"says='{IN_FORCE}'" in running.log()
         status = perdure(home, "status", "--json", WEB__PORT=str(running.port))
         found = json.loads(status.stdout)
@@ -128,7 +130,7 @@ async def test_b181_every_command_asks_when_there_is_no_sandbox(home: Path) -> N
 async def test_b184_command_is_refused_when_the_sandbox_cannot_be_made_any_more(home: Path) -> None:
     platform = SimulatedPlatform()
     (home.parent / "shared").mkdir()
-    async with serving(home, platform, TOOLS__SANDBOX_READ=str(home.parent / "shared")) as running:
+    async with serving(home, platform, TOOLS__SANDBOX_WRITE=str(home.parent / "shared")) as running:
         assert running.sandbox.layer == "bwrap"
         (home.parent / "shared").rmdir()
         platform.write("run: echo harmless")
@@ -159,7 +161,7 @@ async def test_b183_result_says_which_limit_was_met(home: Path, command: str, wo
     ("settings", "words"),
     [
         pytest.param({"TOOLS__SANDBOX_NETWORK": "public"}, "not built yet", id="a network that is not built"),
-        pytest.param({"TOOLS__DIRECTORY": "."}, "the gateway's own home", id="the home as workspace"),
+        pytest.param({"TOOLS__DIRECTORY": "."}, "keeps its own files", id="the home as workspace"),
         pytest.param({"TOOLS__DIRECTORY": "/"}, "the gateway's own home", id="the machine as workspace"),
         pytest.param(
             {"TOOLS__DIRECTORY": "..", "TOOLS__SANDBOX": "landlock"}, "Landlock cannot leave", id="no mask"
@@ -192,13 +194,14 @@ def test_b181_doctor_says_what_is_in_force_and_what_is_wrong(home: Path) -> None
     done = perdure(home, "doctor")
     assert done.returncode == 0, done.stdout
     assert f"fine    sandbox: {IN_FORCE}" in done.stdout
-    assert "All chats share one workspace" in done.stdout
+    assert "Each chat has a workspace of its own." in done.stdout
     (home / "config.toml").write_text('[model]\napi_key = "sk-x"\n')
     (home / "config.toml").chmod(0o644)
-    done = perdure(home, "doctor", "--json", TOOLS__SANDBOX="off", TOOLS__APPROVALS="off")
+    done = perdure(home, "doctor", "--json", TOOLS__SANDBOX="off", TOOLS__APPROVALS="off", TOOLS__DIRECTORY="w")
     found = json.loads(done.stdout)
     assert (done.returncode, found["well"]) == (1, False)
     wrong = {each["about"]: each["text"] for each in found["findings"] if each["level"] in ("wrong", "danger")}
     assert set(wrong) == {"sandbox", "approvals", "files"}
     assert "has mode 0644" in wrong["files"]
     assert "sk-x" not in done.stdout
+    assert "All chats share one workspace" in done.stdout

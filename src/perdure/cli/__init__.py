@@ -34,7 +34,7 @@ COMMANDS = {  # the module of each command, in the order of the help
     "import": "transfer",
     "drill": "drill",
     "doctor": "doctor",
-    "token": "configuration",
+    "token": "token",
     "version": "configuration",
     "config": "configuration",
     "people": "people",

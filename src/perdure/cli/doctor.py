@@ -19,7 +19,7 @@ def root() -> None:
 @app.command()
 def doctor(json: JsonOption = False) -> None:
     """Say how well this installation is protected; the exit code is 1 if something is wrong."""
-    from perdure.operations.doctor import examine
+    from perdure.cli.diagnosis import examine
 
     found = examine(load_settings())
     wrong = [each for each in found if each.level in ("wrong", "danger")]

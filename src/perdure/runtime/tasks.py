@@ -81,19 +81,26 @@ class GatewayTasks:
         self._failures = FailureLog(log)
 
     def create_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task. Whatever it raises is logged, and ends this task alone."""
-        return self._start(coroutine, self._run_contained(coroutine))
+        """Start a task. Whatever it raises is logged, and ends this task alone.
+
+        `RuntimeError`: the gateway is ending, and no task begins any more.
+        """
+        task = self._start(self._run_contained(coroutine), coroutine)
+        task.add_done_callback(lambda _: coroutine.close())  # it may have been cancelled before it could begin
+        return task
 
     def run_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         """Start a loop that runs as long as the gateway; after a failure and a delay it is started again."""
-        return self._group.create_task(self._repeat_loop(loop))
+        return self._start(self._repeat_loop(loop))
 
-    def _start(
-        self, coroutine: Coroutine[Any, Any, None], contained: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
-        task = self._group.create_task(contained)
-        task.add_done_callback(lambda _: coroutine.close())  # it may have been cancelled before it could begin
-        return task
+    def _start(self, *coroutines: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task for the first coroutine, which awaits the others."""
+        try:
+            return self._group.create_task(coroutines[0])
+        except RuntimeError:
+            for coroutine in coroutines:
+                coroutine.close()
+            raise
 
     async def _run_contained(self, coroutine: Coroutine[Any, Any, None]) -> None:
         await self._failures.contain("task_failed", coroutine, task=_coroutine_name(coroutine))

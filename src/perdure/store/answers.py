@@ -34,6 +34,17 @@ _LAST_RECEIPT = "SELECT receipt FROM outbox WHERE turn = :turn AND reply = :repl
 T = TypeVar("T")
 
 
+class AnswerSource(Struct, frozen=True):
+    """Where a verdict was given, or an answer over HTTP."""
+
+    platform: str = ""
+    message: str = ""  # the platform's id of the message or press by which it came
+    login: str = ""  # over HTTP: the name of the login
+
+
+IN_THE_CHAT = AnswerSource()  # an answer's message says where
+
+
 class Response(Struct, frozen=True):
     """What a person says to a question or an approval."""
 
@@ -43,6 +54,7 @@ class Response(Struct, frozen=True):
     message: str = ""  # the platform's id of the message
     inbox: str = ""  # the inbox row of the words; recorded if they join the turn instead of being the answer
     attachments: tuple[Attachment, ...] = ()
+    given: AnswerSource = IN_THE_CHAT
 
 
 class AnswerOutcome(StrEnum):
@@ -104,6 +116,8 @@ def respond(tx: Tx, turn: Turn, asked: QuestionAsked, response: Response) -> Ans
         decided = AnswerOutcome.APPROVED if response.approve else AnswerOutcome.DENIED
         outcome = AnswerOutcome.LATE if late else decided
         answered = QuestionAnswered(asked.question, outcome.value, response.by)
+    given = response.given
+    answered = replace(answered, platform=given.platform, source=given.message, login=given.login)
     moved = transitions.transition(tx, turn, [answered], ())
     return outcome if moved is not None else AnswerOutcome.NOTHING
 
@@ -127,7 +141,9 @@ def _answer_of_words(asked: QuestionAsked, response: Response) -> QuestionAnswer
 # ── commands and HTTP ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def answer_question(key: str, by: Sender, text: str, *, name: str = "") -> Transaction[bool]:
+def answer_question(
+    key: str, by: Sender, text: str, *, name: str = "", given: AnswerSource = IN_THE_CHAT
+) -> Transaction[bool]:
     """Answer the question of that name, or the one that waits, with one of its options or with other words.
 
     False: no such question waits.
@@ -138,15 +154,15 @@ def answer_question(key: str, by: Sender, text: str, *, name: str = "") -> Trans
         asked = waiting_question(tx, turn, name)
         if turn is None or asked is None or asked.approves:
             return False
-        return respond(tx, turn, asked, Response(by, text)) is not AnswerOutcome.NOTHING
+        return respond(tx, turn, asked, Response(by, text, given=given)) is not AnswerOutcome.NOTHING
 
     return transaction
 
 
 def decide_approval(
-    key: str, by: Sender, *, approve: bool, name: str = "", bound: str | None = None
+    key: str, by: Sender, given: AnswerSource, *, approve: bool, name: str = "", bound: str | None = None
 ) -> Transaction[AnswerOutcome]:
-    """Approve or deny the call that waits for approval.
+    """Approve or deny the call that waits for approval; the journal says who did, and where.
 
     `name` is the name of an approval; without one, the approval of the bound turn is meant.
     """
@@ -158,7 +174,7 @@ def decide_approval(
             return AnswerOutcome.NOTHING
         if not name and bound is not None and turn.id != bound:
             return AnswerOutcome.NOTHING
-        return respond(tx, turn, asked, Response(by, approve=approve))
+        return respond(tx, turn, asked, Response(by, approve=approve, given=given))
 
     return transaction
 

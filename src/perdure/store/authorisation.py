@@ -14,7 +14,9 @@ import msgspec
 from perdure.core.address import Address, SessionKey, decode_session_key
 from perdure.core.messages import Inbound, Sender
 from perdure.core.roles import OPERATOR, AllowLists, Right, Role, has_right
+from perdure.core.states import GoalState
 from perdure.store import inbox, people, reports
+from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
 from perdure.store.database import Transaction, Tx
 
 
@@ -38,6 +40,19 @@ class Authorisation:
         """Say whether a person has a right in the session of a key."""
         there = decode_session_key(key)
         return has_right(self.role(tx, there.address, person), right, shared=there.shared)
+
+    def is_owner(self, tx: Tx, platform: str, person: Sender) -> bool:
+        """Say whether a person is an owner on a whole platform."""
+        return self.role(tx, Address(platform, "dm", people.EVERYWHERE), person) == "owner"
+
+    def may_still(self, tx: Tx, key: str, person: Sender, right: Right, platform: str) -> bool:
+        """Say whether what a person did on a platform for the session of a key still counts.
+
+        On another platform than the session's own, they did it by a login, which only owners have there.
+        """
+        if platform in ("", decode_session_key(key).address.platform):
+            return self.may(tx, key, person, right)
+        return self.is_owner(tx, platform, person)
 
     def usual_key(self, agent: str, address: Address, person: Sender) -> str:
         """Return the key that a message belongs to, unless its sender is a guest."""
@@ -65,7 +80,10 @@ class Authorisation:
             gone = sum(self._reject_unless_allowed(tx, row) for row in tx.all(_WAITING_MESSAGES))
             for goal, key, person in tx.all(_ACTIVE_GOALS):
                 if not self.may(tx, key, msgspec.json.decode(person, type=Sender), "talk"):
-                    tx.run("UPDATE goals SET state = 'ended' WHERE id = :id AND state = 'active'", id=goal)
+                    tx.run(
+                        f"UPDATE goals SET state = '{GoalState.ENDED}' WHERE id = :id AND {GOAL_IS_ACTIVE}",
+                        id=goal,
+                    )
             return gone
 
         return transaction
@@ -83,9 +101,9 @@ class Authorisation:
         return True
 
 
-_WAITING_MESSAGES = "SELECT id, key, kind, body FROM inbox WHERE state = 'waiting' ORDER BY key, state, position"
+_WAITING_MESSAGES = f"SELECT id, key, kind, body FROM inbox WHERE {MESSAGE_WAITS} ORDER BY key, state, position"
 _ACTIVE_GOALS = (
-    "SELECT g.id, s.key, g.person FROM goals g JOIN sessions s ON s.id = g.session WHERE g.state = 'active'"
+    f"SELECT g.id, s.key, g.person FROM goals g JOIN sessions s ON s.id = g.session WHERE g.{GOAL_IS_ACTIVE}"
 )
 
 

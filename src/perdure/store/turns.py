@@ -9,7 +9,7 @@ from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
 from perdure.store import attachments, goals, outbox, processes
 from perdure.store.claims import Claim, claim
-from perdure.store.conditions import DEAD_RUNS, TURN_IS_OPEN, lease_is_free_or_ours, state_in
+from perdure.store.conditions import DEAD_RUNS, MESSAGE_WAITS, TURN_IS_OPEN, lease_is_free_or_ours, state_in
 from perdure.store.database import Database, Tx
 from perdure.store.inbox import UNLIMITED_RULES
 from perdure.store.outbox import OutboxReply
@@ -124,7 +124,7 @@ _LEASE_IS_FREE = lease_is_free_or_ours("l")
 _CLAIMABLE = (
     f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
     f"AND t.state = '{TurnState.QUEUED}' "
-    "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
+    f"AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.{MESSAGE_WAITS} "
     f"AND i.kind NOT IN ('command', 'aside') AND {_LEASE_IS_FREE} AND NOT EXISTS "
     f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} "
     f"AND b.{state_in((TurnState.QUEUED, TurnState.RUNNING))}) "

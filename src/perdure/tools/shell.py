@@ -18,7 +18,7 @@ from perdure.core.effects import Effect
 from perdure.core.tools import ApprovalGuard, Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, output_patterns
-from perdure.tools.chat_folders import FindFolders
+from perdure.tools.chat_folders import ChatFolders, FindFolders
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
     DEFAULT_TIMEOUTS,
@@ -60,9 +60,11 @@ class CommandEnvironment(Struct, frozen=True):
         hint = texts.sandbox.limit_hint(text, limits.memory, limits.processes)
         return f"\n{hint}" if hint else ""
 
-    def launch_spec(self, session_key: str, command: str, timeout: float | None, *, readable: bool) -> LaunchSpec:
+    def launch_spec(
+        self, folders: ChatFolders, command: str, timeout: float | None, *, readable: bool
+    ) -> LaunchSpec:
         """The command of a conversation, with its folders, its environment and its sandbox."""
-        folders, sandbox = self.folders(session_key), self.sandbox()
+        sandbox = self.sandbox()
         passed_on = {name: os.environ[name] for name in self.env if name in os.environ}
         own = sandbox.variables(folders.agent_home)
         if sandbox.is_on:
@@ -73,7 +75,7 @@ class CommandEnvironment(Struct, frozen=True):
             passed_on | {name: value for name, value in own.items() if name in passed_on or name != "HOME"},
             timeout,
             input=readable,
-            sandbox=sandbox.confinement(folders.workspace, folders.agent_home),
+            sandbox=sandbox.confinement(folders.workspace, folders.agent_home, folders.attachments),
         )
 
 
@@ -118,18 +120,17 @@ def shell_tool(
         notify_on_complete: Annotated[bool, texts.prompts.SHELL_NOTIFY] = True,
         watch_patterns: Annotated[Sequence[str], texts.prompts.SHELL_WATCH] = (),
     ) -> str:
+        folders = await environment.folders(use.session_key)
         if background:
             limit = None if timeout is None else max(0.1, timeout)
-            spec = environment.launch_spec(use.session_key, command, limit, readable=True)
+            spec = environment.launch_spec(folders, command, limit, readable=True)
             wanted = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
             first = call_directory(environment.keepers, use.key)
             return await start_in_background(first, spec, use.key, records, *wanted, environment.status_timeouts)
         if watch_patterns:
             raise ToolFailed(texts.processes.WATCH_NEEDS_BACKGROUND)
         limit = environment.timeout if timeout is None else max(0.1, timeout)
-        spec = environment.launch_spec(
-            use.session_key, command, limit, readable=False
-        )  # nothing could write to it
+        spec = environment.launch_spec(folders, command, limit, readable=False)  # nothing could write to it
         directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
         status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
         text = await result_text(directory, status, environment.status_timeouts)

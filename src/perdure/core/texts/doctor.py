@@ -4,6 +4,7 @@ from __future__ import annotations
 
 LEVELS = {"fine": "fine", "note": "note", "wrong": "WRONG", "danger": "DANGER"}
 FILES_PRIVATE = "Only their owner can read the gateway's files."
+OWN_WORKSPACES = "Each chat has a workspace of its own."
 ALL_WELL = "All is well."
 
 

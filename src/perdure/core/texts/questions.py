@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.core.entries import QuestionAnswered
+
 NOT_ANSWERED = "not answered: the user wrote something else instead."
 QUESTION_MISSING = "the question is missing: give it as `question`, and the choices, if any, as `options`."
 
@@ -55,6 +57,28 @@ def request(tool: str, arguments: Mapping[str, Any], why: str) -> str:
     """The request for approval of a call. It shows the whole call: nobody can approve what they do not see."""
     call = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
     return f"May I do this? {call}\nI ask because {why}.\nSay /approve or /deny; nothing else counts."
+
+
+def answered_by(answer: QuestionAnswered) -> str:
+    """Who answered or decided, where, and by which message, press or login, as far as the journal says it."""
+    person = f"{answer.by.name} ({answer.by.id})" if answer.by.name else answer.by.id
+    where = f" on {answer.platform}" if answer.platform else ""
+    message = f", message {answer.source}" if answer.source else ""
+    login = f", login {answer.login}" if answer.login else ""
+    return f"{person}{where}{message}{login}"
+
+
+def decided(verdict: str, call: str, answer: QuestionAnswered) -> str:
+    """One sentence of an explanation about a call that a person has decided about."""
+    words = {"approved": "Approved", "denied": "Denied", "late": "Approved too late"}.get(verdict, "Not decided")
+    return f"{words}: {call}, by {answered_by(answer)}."
+
+
+EVERY_CALL = "every call here needs approval"
+
+
+def asked_for_tool(pattern: str) -> str:
+    return f"the operator wants to be asked about `{pattern}`"
 
 
 def not_run(verdict: str) -> str:

@@ -60,6 +60,13 @@ def shows_the_home(path: str, layer: str) -> str:
     return f"commands would see {path}, which shows the gateway's own home with its secrets{how}."
 
 
+MISSING_HINT = "Make it, or take it out of tools.sandbox_read and tools.sandbox_write."
+
+
+def missing(path: str) -> str:
+    return f"sandboxed commands are to see {path}, which does not exist."
+
+
 def reserved(path: str) -> str:
     return f"commands would write to {path}, which is a folder of the system."
 

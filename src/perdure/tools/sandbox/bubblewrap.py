@@ -69,8 +69,8 @@ def _own_file_systems() -> list[str]:
 
 
 def _shown_folders(workspace: Path, read: Sequence[Path], write: Sequence[Path], hidden: Path) -> list[str]:
-    """Outer folders first, so that the inner ones are laid over them."""
-    kinds = {path: ["--ro-bind", str(path), str(path)] for path in read}
+    """Outer folders first, so that the inner ones are laid over them; an attachment may be gone meanwhile."""
+    kinds = {path: ["--ro-bind-try", str(path), str(path)] for path in read}
     kinds |= {path: ["--bind", str(path), str(path)] for path in (*write, workspace)}
     if any(hidden.is_relative_to(path) for path in kinds):
         kinds[hidden] = ["--tmpfs", str(hidden)]

@@ -52,7 +52,7 @@ def choose_sandbox(request: SandboxRequest, workspace: Path, agent_home: Path) -
     problems: list[str] = []
     for layer in layers:
         wanted = replace(off, layer=layer, reason=" ".join(problems))
-        _refuse_open_secrets(wanted, workspace)
+        _refuse_unfit_folders(wanted, workspace)
         if not (problem := _missing(wanted) or _try(wanted, workspace, agent_home)):
             return wanted
         problems.append(texts.sandbox.unavailable(layer, problem))
@@ -82,8 +82,11 @@ def _base(request: SandboxRequest) -> SandboxInForce:
     )
 
 
-def _refuse_open_secrets(wanted: SandboxInForce, workspace: Path) -> None:
-    """Refuse folders that would show the gateway's home, or take the place of the system."""
+def _refuse_unfit_folders(wanted: SandboxInForce, workspace: Path) -> None:
+    """Refuse folders that do not exist, would show the gateway's home, or take the place of the system."""
+    for path in (*wanted.read, *wanted.write):
+        if not path.exists():
+            raise ConfigurationError(texts.sandbox.missing(str(path)), hint=texts.sandbox.MISSING_HINT)
     for path in (workspace.resolve(), *wanted.read, *wanted.write):
         around = wanted.hidden.is_relative_to(path)
         if path == wanted.hidden or (around and wanted.layer == "landlock") or len(path.parts) < 2:

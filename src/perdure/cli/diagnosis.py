@@ -13,6 +13,7 @@ from perdure.config import Settings
 from perdure.config.sandbox_request import sandbox_request
 from perdure.core import texts
 from perdure.errors import ConfigurationError
+from perdure.runtime.chat_folders import shares_workspace
 from perdure.tools.sandbox import SandboxInForce, choose_sandbox
 
 _OPEN_TO_OTHERS = 0o077
@@ -52,7 +53,8 @@ def _try_sandbox(settings: Settings) -> SandboxInForce:
     """Choose the sandbox as the gateway does; in folders of our own where the gateway has not made its own yet."""
     with tempfile.TemporaryDirectory(prefix="perdure-doctor-") as name:
         spare = Path(name)
-        workspace = settings.workspace if settings.workspace.is_dir() else spare
+        shared = shares_workspace(settings) and settings.shared_workspace.is_dir()
+        workspace = settings.shared_workspace if shared else spare
         return choose_sandbox(sandbox_request(settings), workspace, spare)
 
 
@@ -62,7 +64,7 @@ def _mode_findings(settings: Settings) -> Iterator[Finding]:
         yield Finding("note", "files", texts.doctor.no_home(str(settings.home)))
         return
     secret = [settings.home, *(settings.home / name for name in ("token", "config.toml", "perdure.db", "lock"))]
-    secret += [settings.home / name for name in ("keepers", "attachments", "agent-home")]
+    secret += [settings.home / name for name in ("keepers", "attachments", "chats", "agent-home")]
     exposed = [path for path in secret if path.exists() and path.stat().st_mode & _OPEN_TO_OTHERS]
     for path in exposed:
         wanted = "700" if path.is_dir() else "600"
@@ -74,4 +76,7 @@ def _mode_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _sharing_findings(settings: Settings) -> Iterator[Finding]:
-    yield Finding("note", "workspace", texts.doctor.shared_workspace(str(settings.workspace)))
+    if shares_workspace(settings):
+        yield Finding("note", "workspace", texts.doctor.shared_workspace(str(settings.shared_workspace)))
+    else:
+        yield Finding("fine", "workspace", texts.doctor.OWN_WORKSPACES)
