@@ -18,8 +18,7 @@ GROUPS = (
     (70, 79),
     (80, 89),
     (90, 97),
-    (100, 104),
-    (107, 109),
+    (100, 109),
     (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]

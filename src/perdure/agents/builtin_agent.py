@@ -12,6 +12,7 @@ from perdure.agents.api import Model, ModelRequest, PreviewCallback, Reply, Turn
 from perdure.agents.compaction import Compactor, fills_window
 from perdure.agents.providers.retries import ask_with_retries
 from perdure.agents.tool_calls import ToolCallRunner
+from perdure.agents.tool_permission import offered_tools
 from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.compaction import measure_instructions
@@ -100,7 +101,8 @@ class BuiltinAgent:
                 case RunCalls(calls):
                     await self._run_calls(context, calls, tools)
                 case AskModel(step):
-                    reply = await self._ask_model(context, step, tools)
+                    offered = offered_tools(context, await context.tool_rights(), tools)
+                    reply = await self._ask_model(context, step, offered)
                     if reply is not None:
                         return reply
 
@@ -181,6 +183,7 @@ class BuiltinAgent:
         runner = ToolCallRunner(
             context,
             tools,
+            await context.tool_rights(),
             max_result_chars=self._bounds.max_result_chars,
             timeout=self._bounds.call_timeout_seconds,
         )

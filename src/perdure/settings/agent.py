@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from perdure.core import texts
+from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, Role
 from perdure.settings.value_types import (
+    TOOLS_BY_ROLE_EXPECTED,
     Duration,
     ModelName,
     Name,
@@ -254,6 +256,15 @@ class ToolsSettings(msgspec.Struct, frozen=True):
     approval_expires: Annotated[
         Duration, Meta(description="An approval that comes later than this counts no more, and nothing is run.")
     ] = 86400.0
+    by_role: Annotated[
+        dict[Role, list[NonEmptyText]],
+        Meta(
+            description="The tools that a turn may use, by the [role](people.md#tools) of the person whose words "
+            "began it, written as in `agent.tools`. A role that is not named keeps its default.",
+            examples=[{"guest": ["clarify", "fetch_url"]}],
+            extra={"expected": TOOLS_BY_ROLE_EXPECTED},
+        ),
+    ] = msgspec.field(default_factory=lambda: dict(DEFAULT_TOOLS_BY_ROLE))
     private_addresses: Annotated[
         bool, Meta(description="Whether `fetch_url` may reach this machine and its private networks.")
     ] = False

@@ -27,6 +27,7 @@ from perdure.core.turn import TurnState
 from perdure.store import inbox, tombstones, transitions
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.transitions import Turn
+from perdure.store.turn_rights import MayJoin, beginner_of, everybody_may_join
 
 _LAST_RECEIPT = "SELECT receipt FROM outbox WHERE turn = :turn AND reply = :reply ORDER BY part DESC LIMIT 1"
 
@@ -81,8 +82,11 @@ class Answers:
         *,
         resolve_key: Transaction[str | None],
         refuse: Transaction[T],
+        may_join: MayJoin = everybody_may_join,
     ) -> Stored | T:
         """Answer the question that a button stands under, if `resolve_key` lets the sender in; else `refuse`.
+
+        Whoever may not join the turn that asks is told that the question is not theirs.
 
         After return: the question is answered, or the press is on record as too late, which begins nothing.
         If we die inside: either, or nothing; a press that is delivered again acts once.
@@ -90,7 +94,7 @@ class Answers:
 
         def transaction(tx: Tx) -> Stored | T:
             there = resolve_key(tx)
-            return refuse(tx) if there is None else _answer_by_button(tx, inbound, pick, raw, there)
+            return refuse(tx) if there is None else _answer_by_button(tx, inbound, pick, raw, there, may_join)
 
         return await self._database.write(transaction, key=key, at=now)
 
@@ -182,7 +186,7 @@ def decide_approval(
 # ── buttons ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str) -> Stored:
+def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str, may_join: MayJoin) -> Stored:
     known = inbox.find(tx, inbound.event_key)
     if known is not None:
         return known
@@ -192,7 +196,7 @@ def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str) 
     if found is None:
         return _refuse(tx, inbound, raw, key, Fate.TOO_LATE)
     turn, asked = found
-    if parent_session_key(turn.key) != key:
+    if parent_session_key(turn.key) != key or not may_join(tx, key, beginner_of(tx, turn), inbound.sender):
         return _refuse(tx, inbound, raw, key, Fate.NOT_YOURS)
     return _store_answer(tx, _as_words(inbound, pick, asked), raw, key, turn, asked)
 

@@ -18,7 +18,10 @@ def format_question(text: str, options: Sequence[str]) -> str:
 BUTTON_NOT_ALLOWED = "You may not do that here."
 BUTTON_PRESSED_BEFORE = "You have pressed this already."
 BUTTON_TOO_LATE = "This question is closed: it was answered, or its work has ended."
-BUTTON_NOT_YOURS = "This question is not yours to answer: it is asked in a conversation that you have no part in."
+BUTTON_NOT_YOURS = (
+    "This question is not yours to answer: it is asked in a conversation that you have no part in, or of somebody "
+    "who may do more here than you."
+)
 BUTTON_REFUSALS = {
     "too late": BUTTON_TOO_LATE,
     "not yours": BUTTON_NOT_YOURS,
