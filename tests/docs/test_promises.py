@@ -21,8 +21,7 @@ GROUPS = (
     (100, 109),
     (163, 164),
     (168, 168),
-    (180, 180),
-    (185, 185),
+    (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]
 
