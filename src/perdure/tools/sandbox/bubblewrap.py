@@ -53,8 +53,10 @@ def _system() -> list[str]:
         elif path.is_dir():
             arguments += ["--ro-bind", str(path), str(path)]
     arguments += ["--dir", "/etc"]
-    for path in etc_paths():  # `resolv.conf` is a link to elsewhere on many systems
-        arguments += ["--ro-bind-try", str(path.resolve()), str(path)]
+    for path in etc_paths():  # `resolv.conf` is a link to elsewhere on many systems; a link needs no mount
+        real = path.resolve()
+        into_system = path.is_symlink() and real.is_relative_to("/usr")
+        arguments += ["--symlink" if into_system else "--ro-bind-try", str(real), str(path)]
     return arguments
 
 

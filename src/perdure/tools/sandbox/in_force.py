@@ -90,12 +90,8 @@ class SandboxInForce(Struct, frozen=True):
 
     def _resource_limits(self) -> dict[str, int]:
         """By the names of the kernel. `DATA`, not `AS`: programs reserve far more addresses than they use."""
-        chosen = self.limits
-        return {
-            "DATA": chosen.memory * MEGABYTE,
-            "FSIZE": chosen.file_size * MEGABYTE,
-            "NPROC": chosen.processes,
-        }
+        limits = {"DATA": self.limits.memory * MEGABYTE, "FSIZE": self.limits.file_size * MEGABYTE}
+        return limits if self.user == 0 else limits | {"NPROC": self.limits.processes}
 
     @property
     def summary(self) -> str:
