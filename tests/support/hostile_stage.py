@@ -18,7 +18,7 @@ from support.waiting import wait_for
 
 PRIVATE_WORDS = "the vault opens with 7319"  # which Ann tells the agent, in her own chat
 PRIVATE_FILE = "ann keeps 4711 in this file"
-ENVIRONMENT_SECRET = "only-in-the-environment-of-the-gateway"
+ENVIRONMENT_SECRET = "only-in-the-environment-of-the-gateway"  # noqa: S105 reason: it opens nothing
 
 
 class HostileStage:
