@@ -26,14 +26,15 @@ JSON = "application/json"
 def all_api_calls() -> list[RouteSpec]:
     """Return all calls of a gateway with the default settings."""
     gateway = Gateway(load_settings(Path("/nowhere"), {}))
-    return [each for each, _ in collect_routes(*route_providers(gateway, Authenticator("token", HostNames())))]
+    return [
+        each for each, _ in collect_routes(*route_providers(gateway, Authenticator(gateway, "token", HostNames())))
+    ]
 
 
 @cache
 def served_description() -> dict[str, Any]:
-    served: dict[str, Any] = json.loads(
-        json.dumps(openapi_document(all_api_calls()))
-    )  # as it is read: lists, no tuples
+    # As a client reads the document: with lists, not tuples.
+    served: dict[str, Any] = json.loads(json.dumps(openapi_document(all_api_calls())))
     return served
 
 

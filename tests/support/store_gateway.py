@@ -55,6 +55,7 @@ TABLES = (
     "people",
     "pairings",
     "pair_tries",
+    "logins",
     "processes",
     "erased",
 )

@@ -8,7 +8,8 @@ from functools import cache
 
 from msgspec import inspect
 
-from perdure.config.catalogue import SECTION_GROUPS, SECTIONS, SETTINGS_BY_KEY, Setting, to_environment, to_toml
+from perdure.config.catalogue import SECTION_GROUPS, SECTIONS, SETTINGS_BY_KEY, Setting
+from perdure.config.values import to_environment, to_toml
 from perdure.core.nearest_name import nearest_name
 from perdure.errors import ConfigurationError
 
@@ -51,9 +52,8 @@ def stray_entries(key: str, content: object) -> Iterator[tuple[str, str]]:
 
 def describe_unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
     """Say which setting an unknown key may have meant, or which there are."""
-    near = (
-        [] if _keys_of(key) else [spell(each) for each in _nearest_settings(key)]
-    )  # a section is no misspelt key
+    # The name of a section is no misspelt key.
+    near = [] if _keys_of(key) else [spell(each) for each in _nearest_settings(key)]
     if near:
         return f"unknown key. Did you mean {' or '.join(near)}?"
     siblings = [spell(each) for each in _keys_of(key) or _keys_of(key.rpartition(".")[0])]

@@ -122,9 +122,8 @@ class ModelAnswered(Entry, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
     usage: TokenUsage = TokenUsage()
-    native: dict[str, Any] | None = (
-        None  # the provider's own form, to be sent back unchanged; only `agents` reads it
-    )
+    # The provider's own form, to be sent back unchanged; only `agents` reads it.
+    native: dict[str, Any] | None = None
 
 
 class ConversationCompacted(Entry, frozen=True):
@@ -200,6 +199,9 @@ class QuestionAnswered(Entry, frozen=True):
     chosen: bool = True  # False: none of the options; the question is closed and the text joins the turn
     attachments: tuple[Attachment, ...] = ()
     inbox: str = ""  # the inbox row of a text that joined the turn and was no answer
+    platform: str = ""  # where a verdict was given, or an answer over HTTP; entries of 0.2.0 do not say it
+    source: str = ""  # of a verdict: the platform's id of the message or press by which it came
+    login: str = ""  # over HTTP: the name of the login by which it came
 
 
 def is_approval(answer: QuestionAnswered) -> bool:

@@ -30,9 +30,8 @@ class Use(Struct, frozen=True):
     arguments: dict[str, Any]
     key: str  # the idempotency key: the same for every try of the same call
     alive: Callable[[], None] = _ignore_sign_of_life  # to be called at every sign of life of a long call
-    report_exit: Callable[[ObservedExit], None] = (
-        _ignore_exit  # the result reports this exit; both are journalled together
-    )
+    # To be called with an exit that the result reports: both are journalled together.
+    report_exit: Callable[[ObservedExit], None] = _ignore_exit
     send_file: Callable[[SentFile], None] = _ignore_file  # the file is sent together with the result
     session_key: str = ""  # of the conversation that the call belongs to
 
@@ -53,6 +52,7 @@ class Tool(Struct, frozen=True):
     where: str = ""  # of an attached tool: the installation that can find its processes again
     guard: ApprovalGuard | None = None  # returns why a person must approve a call; "" if no approval is needed
     prepare: Callable[[str], Awaitable[None]] | None = None  # called with the key before the intent is journalled
+    server: str = ""  # of a tool of an MCP server: the name of the server
 
 
 class Toolbox(Protocol):

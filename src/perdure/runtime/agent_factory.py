@@ -1,28 +1,31 @@
-"""Who answers on which platform, with which model and which tools: agents made as the settings say."""
+"""Makes the agent of each platform, with its model and its tools, as the settings say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.agents.api import Agent, Model
 from perdure.agents.builtin_agent import Bounds, BuiltinAgent
 from perdure.agents.offline_model import OfflineModel
-from perdure.agents.tool_calls import CLARIFY_TOOL
+from perdure.agents.tool_calls import CLARIFY, CLARIFY_TOOL
 from perdure.config import Settings
 from perdure.core import texts
 from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
 from perdure.plugins import load_entry_points, load_object
+from perdure.runtime.chat_folders import ChatFolderFinder, ConversationAttachments
 from perdure.runtime.process_records import DeferredProcessRecords
 from perdure.runtime.tasks import FailureLog
-from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
 from perdure.tools.send_file import send_file_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
+from perdure.tools.tool_approvals import AskingTools, AskRules, refuse_unknown_tools
 from perdure.tools.tool_registry import ToolRegistry, refuse_duplicate_names
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ OFFLINE_MODEL = "offline"
 
 
 class AgentFactory:
-    """One agent per platform. Whatever is missing for one of them is told before anything starts."""
+    """Makes one agent per platform; a missing key, model or tool is an error before the gateway starts."""
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class AgentFactory:
         self._boxes: dict[bool, list[Toolbox]] = {}
         self._mcp: McpTools | None = None
         self._process_records = DeferredProcessRecords()
+        self._folders = ChatFolderFinder(settings)
         custom_agent = custom_agent or self._load_custom_agent()
         self._agents_by_platform = {platform: custom_agent or self._built_in(platform) for platform in platforms}
 
@@ -55,13 +59,13 @@ class AgentFactory:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is wrong with servers of tools, by name."""
+        """Return what is wrong with MCP servers, by their names."""
         return self._mcp.problems if self._mcp else {}
 
     def prepare(self) -> None:
-        """Make the directory in which the agent works."""
+        """Make the directories in which the tools of agents work."""
         try:
-            self._settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folders.prepare()
         except OSError as error:
             raise ConfigurationError(
                 f"the directory for the agent's files cannot be made: {error}",
@@ -69,16 +73,20 @@ class AgentFactory:
             ) from error
 
     def bind_process_records(self, process_records: ProcessRecords) -> None:
-        """Say where processes in the background are on record."""
+        """Give the shell tools the store's records of background processes, once the store is open."""
         self._process_records.bind(process_records)
 
+    def bind_attachments(self, attachments: ConversationAttachments) -> None:
+        """Give the tools the store's records of the files of conversations, once the store is open."""
+        self._folders.bind(attachments)
+
     async def close(self) -> None:
-        """Let go of the providers' connections."""
+        """Close the connections to the providers of models."""
         for name, model in self._models.items():
             await FailureLog(Log("agent_factory")).contain("model_not_closed", model.close(), model=name)
 
     async def run(self) -> None:
-        """Keep the servers of tools connected."""
+        """Keep the MCP servers connected for as long as the gateway runs."""
         if self._mcp is not None:
             await self._mcp.run()
 
@@ -113,9 +121,8 @@ class AgentFactory:
         wanted = self._settings.model
         if name == OFFLINE_MODEL:
             return OfflineModel(wanted.context)
-        from perdure.agents.providers.models import (
-            open_model,  # takes seconds, and only who has a provider needs it
-        )
+        # Imported here because the import takes seconds, and only a gateway with a provider needs it.
+        from perdure.agents.providers.models import open_model
 
         # Address and key belong to the provider of `model.name`; a platform may have a model of another one.
         same = name.partition(":")[0] == wanted.name.partition(":")[0]
@@ -132,11 +139,17 @@ class AgentFactory:
 
     def _toolboxes(self, *, offline: bool) -> list[Toolbox]:
         if offline not in self._boxes:
-            self._boxes[offline] = [self._offline_toolbox()] if offline else self._online_toolboxes()
+            boxes = [self._offline_toolbox()] if offline else self._online_toolboxes()
+            self._boxes[offline] = [AskingTools(box, self._ask_rules()) for box in boxes]
         return self._boxes[offline]
 
+    def _ask_rules(self) -> AskRules:
+        """Which tools ask before every call; `clarify` is itself a question."""
+        wanted = self._settings.tools
+        return AskRules(tuple(wanted.ask), every_tool=wanted.approvals == "all", never=(CLARIFY,))
+
     def _offline_toolbox(self) -> Toolbox:
-        """The tools of the offline model, which knows no others."""
+        """Return the tools that scripts of the offline model can name."""
         work = self._workplace()
         scripted = shell_tool(
             work, self._process_records, lambda *_: texts.questions.DANGEROUS_BY_SCRIPT, "danger"
@@ -153,17 +166,16 @@ class AgentFactory:
 
     def _send_file_tool(self) -> Tool:
         settings = self._settings
-        return send_file_tool(settings.workspace, settings.home, settings.max_attachment_bytes)
+        return send_file_tool(self._folders.find, settings.home, settings.max_attachment_bytes)
 
     def _workplace(self) -> CommandEnvironment:
         settings = self._settings
-        folders = ChatFolders(settings.workspace, settings.home)
         return CommandEnvironment(
-            settings.home / "keepers", lambda _: folders, tuple(settings.tools.env), settings.tools.timeout
+            settings.home / "keepers", self._folders.find, tuple(settings.tools.env), settings.tools.timeout
         )
 
     def _approval_guard(self) -> ApprovalGuard | None:
-        """Which commands wait for a person's approval."""
+        """Return the guard that says which shell commands wait for a person's approval."""
         wanted = self._settings.tools
         match wanted.approvals:
             case "off":
@@ -172,14 +184,20 @@ class AgentFactory:
                 return lambda *_: texts.questions.EVERY_COMMAND
             case _:
                 from perdure.tools.shell_policy.policy import (  # only who has a shell needs it
+                    ShellPolicy,
                     assess_command,
                     make_policy,
                 )
 
-                known = make_policy(
-                    wanted.dangerous, wanted.safe, writable_folders=[str(self._settings.workspace)]
+                @lru_cache(maxsize=100)
+                def policy_in(workspace: Path) -> ShellPolicy:
+                    return make_policy(wanted.dangerous, wanted.safe, writable_folders=[str(workspace)])
+
+                return lambda arguments, key: (
+                    assess_command(
+                        str(arguments.get("command", "")), policy_in(self._folders.workspace(key))
+                    ).reason
                 )
-                return lambda arguments, _: assess_command(str(arguments.get("command", "")), known).reason
 
     def _online_toolboxes(self) -> list[Toolbox]:
         from perdure.tools.fetch import fetch_tool  # the offline model needs none of these
@@ -189,15 +207,16 @@ class AgentFactory:
         tools = [
             CLARIFY_TOOL,
             *self._shell_tools(),
-            *file_tools(settings.workspace, settings.home),
+            *file_tools(self._folders.find, settings.home),
             self._send_file_tool(),
         ]
         tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._plugin_tools()]
         refuse_duplicate_names(tools)
+        refuse_unknown_tools(settings.tools.ask, tools, settings.tools.mcp)
         return [FixedTools(tools), *self._mcp_toolboxes()]
 
     def _plugin_tools(self) -> list[Tool]:
-        """Tools of the operator's own, and those that installed packages bring."""
+        """Return the tools that the configuration names, and those that installed packages bring."""
         from perdure.tools.function_tools import as_tool
 
         found = {name: load_object(name, self._settings.home) for name in self._settings.tools.load}

@@ -21,6 +21,7 @@ from perdure.core.recovery.decision import (
     decide,
 )
 from perdure.core.recovery.tail import pending_request
+from perdure.core.roles import OPERATOR
 from perdure.errors import NewerEntry
 from perdure.logs import Log
 from perdure.runtime.access import Access
@@ -69,7 +70,7 @@ class Recoverer:
         self._repair = SessionRepair(run)
         self._limits = limits
         self._slots = slots
-        self._access = access
+        self._authorisation = access.authorisation
         self._context = RecoveryContextReader(run, access, has_running_command)
         self._applier = DecisionApplier(run, runner, slots, self._context)
         self._deciding: dict[str, asyncio.Task[None]] = {}  # by turn
@@ -103,7 +104,10 @@ class Recoverer:
             return None
         window = self._limits.policy_for(address).freshness_ms
         fresh = not window or now - request.at <= window
-        if fresh and self._access.is_still_allowed(tx, turn.key, request.by, request.right):
+        allowed = request.by == OPERATOR or self._authorisation.may_still(
+            tx, turn.key, request.by, request.right, request.platform
+        )
+        if fresh and allowed:
             return RequestOutcome()
         asked = request.question
         if asked is None:
@@ -116,7 +120,7 @@ class Recoverer:
         return RequestOutcome(again, (owed,))
 
     def pause_if_crashing(self, lost: int) -> None:
-        """The crash-loop breaker: for this run nothing goes on by itself, but everybody is served."""
+        """Pause automatic resumes for this run, if the gateway keeps crashing; everybody is served meanwhile."""
         self.paused = bool(lost) and self._started.unclean_lately >= PAUSE_AFTER_UNCLEAN_STARTS
         if self.paused:
             log.warning("automatic_resume_paused", unclean_starts=self._started.unclean_lately)
@@ -132,9 +136,8 @@ class Recoverer:
         Those of platforms that this gateway does not have are always among them: nothing else wakes them.
         """
         if platform is None:
-            self.decisions_incomplete = (
-                False  # the recovery of one platform does not make up for another's failure
-            )
+            # Only here: the recovery of one platform does not make up for the failure of another.
+            self.decisions_incomplete = False
         try:
             interrupted = await self._store.turns.interrupted(self._run.id)
         except BaseException:
@@ -175,6 +178,5 @@ class Recoverer:
         context = replace(await self._context.read(turn, view, address), paused=self.paused)
         decision = decide(view, context, self._limits.policy_for(address), self._clock())
         if not await self._applier.apply(turn, view, address, decision):
-            self.decisions_incomplete = (
-                True  # somebody was removed while the turn waited for its slot: decide anew
-            )
+            # Somebody lost their rights while the turn waited for its slot: decide anew.
+            self.decisions_incomplete = True

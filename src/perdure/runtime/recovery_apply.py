@@ -32,9 +32,10 @@ from perdure.core.recovery.decision import (
     RecoveryDecision,
     RecoveryRule,
 )
+from perdure.core.roles import OPERATOR
 from perdure.core.session import CancelReason, SessionState
 from perdure.logs import Log
-from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
@@ -74,14 +75,18 @@ class RecoveryContextReader:
         )
 
     async def is_authorised(self, turn: Turn, view: TurnView) -> bool:
-        """Whether everybody whose messages the turn answers may talk here now."""
+        """Say whether everybody whose messages the turn answers may talk there at present."""
         # A report of a process counts only if no person has written: otherwise the turn answers the person.
         causes = [cause for cause in view.causes if not cause.note] or view.causes
         senders = {cause.sender for cause in causes if not (cause.wish and cause.sender == OPERATOR)}
         return all([await self.access.may(turn.key, sender, "talk") for sender in senders])
 
+    async def has_joining_message(self, turn: Turn, position: int) -> bool:
+        """Whether a message waits, after a position in the chat, that will join the turn."""
+        return await self._store.queue.has_joining_message(turn, position, self.access.authorisation.may_join)
+
     async def _last_sign_of_life(self, view: TurnView) -> int | None:
-        """The time of the newest content, or of the last heartbeat of the run that wrote it."""
+        """Return the time of the turn's newest content, or of the last heartbeat of the run that wrote it."""
         content = view.content[-1].at if view.content else None
         run = await self._store.runs.get(view.content_run) if view.content_run else None
         signs = [content, run.heartbeat_at if run else None]
@@ -102,7 +107,7 @@ class DecisionApplier:
         self._context = context
 
     async def apply(self, turn: Turn, view: TurnView, address: Address, decision: RecoveryDecision) -> bool:
-        """Write the decision, and what follows from it. False: it holds no longer, and must be made anew."""
+        """Write the decision, and carry it out. False: the decision holds no longer, and must be made anew."""
         log.info("decided", turn=turn.id, key=turn.key, decision=decision.choice, rule=decision.rule)
         decided = RecoveryDecided(decision.choice, decision.why, decision.evidence, decision.rule)
         applied = True
@@ -159,12 +164,12 @@ class DecisionApplier:
             alone = {ALONE_EVIDENCE: True} if self._slots.one_at_a_time else {}
             await self._write(turn, [replace(decided, evidence=decided.evidence | alone)])
             self._run.wakeups.wake_runner(turn.key)  # somebody may have written already
-            if await self._store.inbox.count_waiting(turn.key, position):
+            if await self._context.has_joining_message(turn, position):
                 self._slots.prioritise(turn.key)
         await asyncio.wait({granted})
         if not must_wait:
             return [decided]
-        return [RESUMED_BY_MESSAGE] if await self._store.inbox.count_waiting(turn.key, position) else []
+        return [RESUMED_BY_MESSAGE] if await self._context.has_joining_message(turn, position) else []
 
     async def _deliver_response(
         self, turn: Turn, view: TurnView, address: Address, decided: RecoveryDecided
@@ -201,10 +206,10 @@ class DecisionApplier:
         decided: RecoveryDecided,
         returned: Sequence[MessagesReturned],
     ) -> list[OutboxReply]:
-        """The notices for the chat: none where nobody may read them, or where a message joins the turn at once."""
+        """Return the notices for the chat: none if nobody may read them, or a message joins the turn at once."""
         superseded = decided.rule in HELD_BACK_RULES
         waiting = await self._store.inbox.count_waiting(turn.key) + sum(len(entry.messages) for entry in returned)
-        if not superseded and await self._store.inbox.count_waiting(turn.key, mark.position):
+        if not superseded and await self._context.has_joining_message(turn, mark.position):
             return []
         if decided.decision == RecoveryChoice.ASK_USER:
             text = texts.recovery.ask_to_resume(mark.reason)

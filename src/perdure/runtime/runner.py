@@ -10,6 +10,7 @@ from msgspec import Struct
 from perdure.agents.api import Agent
 from perdure.errors import Unavailable
 from perdure.logs import Log
+from perdure.runtime.access import Access
 from perdure.runtime.attempt import Attempt, TurnLimits, fail_turn, run_agent
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
@@ -83,7 +84,7 @@ class AttemptEnds:
         return self._events.setdefault(turn, asyncio.Event())
 
     def signal(self, turn: str) -> None:
-        """The attempt of a turn has ended, or there will be none."""
+        """Tell those who wait that the attempt of a turn has ended, or that there will be none."""
         event = self._events.pop(turn, None)
         if event is not None:
             event.set()
@@ -103,8 +104,10 @@ class TurnRunner:
         limits: TurnLimits,
         attachments: AttachmentFiles,
         slots: RecoverySlots,
+        access: Access,
     ) -> None:
         self._run = run
+        self._access = access
         self._store = run.store
         self._wakeups = run.wakeups
         self._agent_for = agent_for
@@ -124,7 +127,7 @@ class TurnRunner:
         run.wakeups.attach_runner(self.wake, self.wake_after_quiet)
 
     def wake(self, key: str) -> None:
-        """A session may have a turn to claim, or its running turn a message to take in."""
+        """Serve a session that may have a turn to claim, or whose running turn may have a message to take in."""
         session = self._session(key)
         session.woken = True
         if session.running is not None:
@@ -162,7 +165,7 @@ class TurnRunner:
             self.stop_attempt(attempt.turn)
 
     async def run(self) -> None:
-        """From now on, serve every session as soon as it is woken, and look for claimable turns regularly."""
+        """Serve every session as soon as it is woken, and look for claimable turns regularly."""
         self._loop_task = asyncio.current_task()
         while True:
             await self._find_claimable()
@@ -237,7 +240,9 @@ class TurnRunner:
 
     async def _claim(self, key: str) -> Claim | None:
         try:
-            return await self._store.turns.claim(key, self._run.id, self._run.clocks.wall(), self._limits.rules)
+            return await self._store.turns.claim(
+                key, self._run.id, self._run.clocks.wall(), self._limits.rules, self._access.authorisation.may_join
+            )
         except Unavailable as error:
             log.warning("not_claimed", key=key, error=error.message)
             return None
@@ -245,7 +250,7 @@ class TurnRunner:
     async def _run_attempt(self, claim: Claim, session: ServedSession) -> None:
         """Run an attempt to its end. Nothing is awaited before the attempt can be found and stopped."""
         turn = claim.turn
-        attempt = Attempt(self._run, claim, self._limits, self._attachments, self._slots)
+        attempt = Attempt(self._run, claim, self._limits, self._attachments, self._slots, self._access)
         attempt.task = task = asyncio.create_task(run_agent(attempt, self._agent_for, self._failures))
         running = RunningTurn(attempt, task, asyncio.Event())
         self.running[turn.id] = session.running = running

@@ -1,4 +1,4 @@
-"""The loops of a running gateway: makes each of them, starts them in order, and stops them."""
+"""Makes the loops of a running gateway, starts them in order, and stops them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.runtime.attachments import AttachmentFetcher, FileLimits, Uploads
 from perdure.runtime.attempt import TurnLimits
 from perdure.runtime.command_cleanup import CommandCleanup
-from perdure.runtime.commands.registry import CommandLimits, CommandLoop
+from perdure.runtime.commands.loop import CommandLoop
+from perdure.runtime.commands.registry import CommandLimits
 from perdure.runtime.commands.spec import GatewayControl
 from perdure.runtime.delivery import DeliveryLoop, DeliveryRules
 from perdure.runtime.drain import TransientNotices, drain
@@ -43,7 +44,7 @@ INTAKE_FLUSH_SECONDS = 2.0  # for storing events that were handed over when ever
 
 
 class Loops:
-    """Everything that moves while a gateway runs."""
+    """The loops of a running gateway, and what they share."""
 
     def __init__(
         self,
@@ -71,7 +72,9 @@ class Loops:
             settings.recovery.concurrency,
             one_at_a_time=started.unclean_in_a_row >= SERIAL_AFTER_UNCLEAN_STARTS,
         )
-        self.runner = TurnRunner(run, agents.agent_for, _turn_limits(settings), self.attachments, self.slots)
+        self.runner = TurnRunner(
+            run, agents.agent_for, _turn_limits(settings), self.attachments, self.slots, self.access
+        )
         self.inactivity_watch = InactivityWatch(run, self.runner, _inactivity_limits(settings))
         self.delivery = DeliveryLoop(run, _delivery_rules(settings), self.attachments)
         file_limits = FileLimits(settings.max_file_bytes, settings.attachments.max_per_chat * 1_000_000)
@@ -79,6 +82,7 @@ class Loops:
         self.command_cleanup = CommandCleanup(run, settings.home / "keepers")
         self.process_watcher = ProcessWatcher(run, settings.home / "keepers", self.access)
         agents.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))
+        agents.bind_attachments(store.attachments)
         self.eraser = Eraser(store, settings.home, clock, self._stop_attempt)
         self._retention = RetentionLoop(self.eraser, settings.retention.age, self.uploads.sweep)
         self.recoverer = Recoverer(

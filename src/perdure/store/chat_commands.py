@@ -11,12 +11,17 @@ from msgspec import Struct
 from perdure.core.address import Address
 from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Inbound, Sender
+from perdure.core.states import InboxState
 from perdure.store import outbox
-from perdure.store.conditions import lease_is_free_or_ours
+from perdure.store.conditions import MESSAGE_WAITS, lease_is_free_or_ours
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 
 T = TypeVar("T")
+
+
+def _refuse_nobody(_: Tx) -> str | None:
+    return None
 
 
 class ChatCommand(Struct, frozen=True):
@@ -34,6 +39,7 @@ class ChatCommand(Struct, frozen=True):
     position: int  # in the chat: messages behind the command are not affected by it
     attachments: tuple[Attachment, ...] = ()
     longest: int | None = None  # how long one message may be where its answer goes
+    refusal: Transaction[str | None] = _refuse_nobody  # the answer to whoever may not; None: they may
 
 
 class ChatCommands:
@@ -49,13 +55,19 @@ class ChatCommands:
     async def execute(
         self, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
     ) -> T | None:
-        """Execute a command and put its answer in the outbox, in one transaction; None: it was executed before.
+        """Execute a command and put its answer in the outbox, in one transaction.
+
+        Whether its sender may is asked in the same transaction. None: they may not, or it was executed before.
 
         After return: both are durable. If we die inside: both are, or the command still waits.
         """
         return await self._database.write(
             lambda tx: _execute(tx, command, verb, format_answer), key=command.key, at=now
         )
+
+    async def answer(self, command: ChatCommand, text: str, now: int) -> None:
+        """Answer a command that changes nothing else. After return: it is carried out, and its answer is owed."""
+        await self.execute(command, lambda _: None, lambda _: text, now)
 
     async def execute_verb(self, key: str, verb: Transaction[T], *, at: int | None = None) -> T:
         """Run an operator's verb on one key."""
@@ -65,7 +77,7 @@ class ChatCommands:
 _WAITING_COMMANDS = (
     "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
     "FROM inbox i JOIN leases l ON l.key = i.key "
-    "WHERE i.state = 'waiting' AND i.kind = 'command' "
+    f"WHERE i.{MESSAGE_WAITS} AND i.kind = 'command' "
     f"AND {lease_is_free_or_ours('l')} ORDER BY i.key, i.state, "
     "i.kind, i.position"
 )
@@ -79,14 +91,20 @@ def _as_command(row: Row) -> ChatCommand:
 
 
 def _execute(tx: Tx, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str]) -> T | None:
-    sql = "UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting' AND kind = 'command'"
+    sql = f"UPDATE inbox SET state = '{InboxState.OBEYED}' WHERE id = :id AND {MESSAGE_WAITS} AND kind = 'command'"
     if not tx.run(sql, id=command.id):
         return None
+    refused = command.refusal(tx)
+    if refused is not None:
+        _answer(tx, command, refused)
+        return None
     result = verb(tx)
-    text = format_answer(result)
-    if text:
-        reply = OutboxReply(
-            command.address, command.id, tuple(split_reply(text, command.longest)), command.message
-        )
-        outbox.enqueue(tx, command.key, None, reply)
+    _answer(tx, command, format_answer(result))
     return result
+
+
+def _answer(tx: Tx, command: ChatCommand, text: str) -> None:
+    """Put an answer in the outbox; an empty one is none."""
+    if text:
+        parts = tuple(split_reply(text, command.longest))
+        outbox.enqueue(tx, command.key, None, OutboxReply(command.address, command.id, parts, command.message))

@@ -1,4 +1,4 @@
-"""SQL conditions that several modules share: an open turn, an open delivery, a lease that is free or ours."""
+"""SQL conditions that several modules share: an open turn, a waiting message, a lease that is free or ours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from perdure.core.delivery import OPEN_DELIVERY_STATES
 from perdure.core.session import SessionState
+from perdure.core.states import GoalState, InboxState, ProcessState
 from perdure.core.turn import OPEN_STATES
 
 
@@ -19,8 +20,10 @@ def state_in(states: Iterable[str]) -> str:
 # word, even where one state would be enough: only then does SQLite use the index instead of reading every row.
 TURN_IS_OPEN = state_in(OPEN_STATES)
 DELIVERY_IS_OPEN = state_in(OPEN_DELIVERY_STATES)
-
-SESSION_IS_CURRENT = f"state <> '{SessionState.CLOSED}'"  # word for word as in the indexes, too
+SESSION_IS_CURRENT = f"state <> '{SessionState.CLOSED}'"
+MESSAGE_WAITS = f"state = '{InboxState.WAITING}'"
+GOAL_IS_ACTIVE = f"state = '{GoalState.ACTIVE}'"
+PROCESS_IS_LIVE = f"state = '{ProcessState.LIVE}'"
 
 DEAD_RUNS = "SELECT id FROM runs WHERE ended_at IS NOT NULL"
 

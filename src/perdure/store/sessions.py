@@ -8,8 +8,9 @@ from perdure.core.address import parent_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.journal import TurnBegan, TurnInterrupted
 from perdure.core.session import Mark, RecoveryState, SessionState, derive_recovery_state
+from perdure.core.states import GoalState
 from perdure.core.turn import TurnState
-from perdure.store.conditions import SESSION_IS_CURRENT, TURN_IS_OPEN
+from perdure.store.conditions import GOAL_IS_ACTIVE, SESSION_IS_CURRENT, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import UNDONE_TURNS
 
@@ -64,6 +65,12 @@ class Sessions:
         """Return the sessions that a key has had, the oldest first."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id"
         return await self._database.read(lambda tx: [_as_session(row) for row in tx.all(sql, key=key)])
+
+    async def keys(self) -> set[str]:
+        """Return every key that has a session."""
+        return await self._database.read(
+            lambda tx: {row[0] for row in tx.all("SELECT DISTINCT key FROM sessions")}
+        )
 
     async def newest_of_key(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
         """Return the newest sessions of a key, the newest first, each with its first text."""
@@ -128,7 +135,7 @@ def renew(tx: Tx, key: str, *, reason: str | None) -> str:
 def close_current(tx: Tx, key: str) -> None:
     """Close the key's session; its goal ends with it."""
     tx.run(
-        "UPDATE goals SET state = 'ended' WHERE state = 'active' AND session IN "
+        f"UPDATE goals SET state = '{GoalState.ENDED}' WHERE {GOAL_IS_ACTIVE} AND session IN "
         f"(SELECT id FROM sessions WHERE key = :key AND {SESSION_IS_CURRENT})",
         key=key,
     )

@@ -27,6 +27,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.session import CancelReason
+from perdure.core.states import InboxState
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
 from perdure.store import journal, leases, outbox, previews, sessions
 from perdure.store.conditions import TURN_IS_OPEN, state_in
@@ -87,7 +88,10 @@ def append_facts(tx: Tx, turn: Turn, entries: Sequence[Entry], *, late: bool = T
 
 def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
     """Put the messages that leave the turn back into the queue, each at its position in the chat."""
-    sql = "UPDATE inbox SET state = 'waiting', turn = NULL WHERE id = :id AND turn = :turn AND state = 'taken'"
+    sql = (
+        f"UPDATE inbox SET state = '{InboxState.WAITING}', turn = NULL "
+        f"WHERE id = :id AND turn = :turn AND state = '{InboxState.TAKEN}'"
+    )
     for message in (each for entry in entries if isinstance(entry, MessagesReturned) for each in entry.messages):
         tx.run(sql, id=message, turn=turn.id)
 
@@ -157,10 +161,16 @@ def cancel(tx: Tx, turn: Turn, why: CancelReason) -> bool:
     return transition(tx, turn, [TurnCancelled(why)], ()) is not None
 
 
-def is_over(tx: Tx, turn: str | None) -> bool:
-    """Say whether a turn is over for good: it has ended, and not by a suspension that can be resumed."""
+def is_over(tx: Tx, turn: str | None, key: str) -> bool:
+    """Say whether a turn of a key is over for good: it has ended, and not by a suspension that can be resumed.
+
+    Of a turn in the session of another key nothing is told.
+    """
     meant = get(tx, turn) if turn else None
-    return meant is not None and meant.state in FINAL_STATES and suspended_turn(tx, meant.session) != meant.id
+    session = sessions.get(tx, meant.session) if meant else None
+    if meant is None or session is None or session.key != key:
+        return False
+    return meant.state in FINAL_STATES and suspended_turn(tx, meant.session) != meant.id
 
 
 def suspended_turn(tx: Tx, session: str) -> str | None:

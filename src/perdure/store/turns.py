@@ -9,7 +9,7 @@ from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
 from perdure.store import attachments, goals, outbox, processes
 from perdure.store.claims import Claim, claim
-from perdure.store.conditions import DEAD_RUNS, TURN_IS_OPEN, lease_is_free_or_ours, state_in
+from perdure.store.conditions import DEAD_RUNS, MESSAGE_WAITS, TURN_IS_OPEN, lease_is_free_or_ours, state_in
 from perdure.store.database import Database, Tx
 from perdure.store.inbox import UNLIMITED_RULES
 from perdure.store.outbox import OutboxReply
@@ -24,21 +24,30 @@ from perdure.store.transitions import (
     take_over,
     transition,
 )
+from perdure.store.turn_rights import MayJoin, everybody_may_join
 
 
 class Turns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def claim(self, key: str, run: str, now: int, rules: QueueRules = UNLIMITED_RULES) -> Claim | None:
+    async def claim(
+        self,
+        key: str,
+        run: str,
+        now: int,
+        rules: QueueRules = UNLIMITED_RULES,
+        may_join: MayJoin = everybody_may_join,
+    ) -> Claim | None:
         """Claim the key's next turn: its open turn, or a new one from its queue, or else from its goal.
 
-        The rules say which messages share a turn, and which are too old.
+        The rules say which messages share a turn, and which are too old; `may_join`, whose words may join a turn
+        that somebody else began.
 
         After return: the turn is running under a new epoch of ours; nobody else claims it while we live.
         If we die inside: nothing, or a running turn that the next start finds lost.
         """
-        return await self._database.write(lambda tx: claim(tx, key, run, rules), key=key, at=now)
+        return await self._database.write(lambda tx: claim(tx, key, run, rules, may_join), key=key, at=now)
 
     async def claimable_keys(self, run: str) -> list[str]:
         """Return the keys whose next turn this run may claim."""
@@ -124,7 +133,7 @@ _LEASE_IS_FREE = lease_is_free_or_ours("l")
 _CLAIMABLE = (
     f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
     f"AND t.state = '{TurnState.QUEUED}' "
-    "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
+    f"AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.{MESSAGE_WAITS} "
     f"AND i.kind NOT IN ('command', 'aside') AND {_LEASE_IS_FREE} AND NOT EXISTS "
     f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} "
     f"AND b.{state_in((TurnState.QUEUED, TurnState.RUNNING))}) "

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from perdure.core.logins import Scope
 from perdure.core.roles import Role
 from perdure.core.session import SessionState
+from perdure.core.states import ProcessState
 from perdure.operations.resources import ListedDecisionResource, SessionResource, SettingResource, TurnResource
 from perdure.store.erasure import ErasedSession
 from perdure.store.inbox import ChatMessage
@@ -129,6 +131,7 @@ class ActionResource(Struct, frozen=True):
     body: dict[str, Any]
     about: str
     danger: bool
+    scope: Scope
 
 
 class AttentionItem(Struct, frozen=True):
@@ -221,7 +224,7 @@ class ProcessResource(Struct, frozen=True):
     session: str
     turn: str
     command: str
-    state: Literal["live", "ended", "lost"]
+    state: ProcessState
     exit_code: int | None
     signal: int | None
     started_at: int

@@ -1,4 +1,4 @@
-"""`/queue` and `/steer`: the queue of a conversation."""
+"""`/queue` and `/steer`: show and switch the queue mode of a chat, or queue one text in a mode of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.store.queue import QueuedCommand, convert_to_message, switch_mode
 
 
 class QueueCommand:
-    """Shows and switches the mode of a chat, and puts words into its queue in a manner of their own."""
+    """Shows and switches the queue mode of a chat, and queues a text in a mode of its own."""
 
     def __init__(self, run: GatewayRun, runner: TurnRunner, rules: QueueRules) -> None:
         self._store = run.store
@@ -37,17 +37,17 @@ class QueueCommand:
         if arguments:
             await self._queue_text(command, arguments, "steer", lambda put: texts.queue.steered(busy=put.busy))
         else:
-            await self._reply(command, texts.queue.STEER_TEXT_MISSING)
+            await self._answer(command, texts.queue.STEER_TEXT_MISSING)
 
     async def status_lines(self, key: str) -> list[str]:
-        """What `/status` tells, where the mode is not the usual one; how many wait is told anyway."""
+        """Return the line of `/status` about a queue mode other than `queue`."""
         mode = await self._store.queue.mode(key, self._rules.mode)
         return [texts.queue.mode_line(mode)] if mode != "queue" else []
 
     async def _show(self, command: ChatCommand) -> None:
         mode = await self._store.queue.mode(command.key, self._rules.mode)
         waiting = await self._store.inbox.count_waiting(command.key)
-        await self._reply(command, texts.queue.status(mode, waiting))
+        await self._answer(command, texts.queue.status(mode, waiting))
 
     async def _switch(self, command: ChatCommand, mode: QueueMode) -> None:
         now = self._clock()
@@ -68,5 +68,5 @@ class QueueCommand:
             command, putting, lambda put: say(put) if put.taken else texts.queue.full(cap), now
         )
 
-    async def _reply(self, command: ChatCommand, text: str) -> None:
-        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
+    async def _answer(self, command: ChatCommand, text: str) -> None:
+        await self._store.chat_commands.answer(command, text, self._clock())

@@ -12,6 +12,9 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.logins import Scope
+from perdure.core.states import RunEnding
+from perdure.core.turn import OPEN_STATES
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.ids import wall_clock
@@ -68,7 +71,13 @@ class MetricsApi:
         self._last_recoveries: RecoveryCounts | None = None
         self._recount_at = 0.0
 
-    @route("GET", "/metrics", "[figures](operations.md#metrics) for Prometheus", media_type=METRICS_MEDIA_TYPE)
+    @route(
+        "GET",
+        "/metrics",
+        "[figures](operations.md#metrics) for Prometheus",
+        media_type=METRICS_MEDIA_TYPE,
+        scope=Scope.READ,
+    )
     async def scrape(self, _: Request) -> Response:
         samples = [
             *self._gateway_samples(),
@@ -117,7 +126,7 @@ class MetricsApi:
 
 
 def _open_samples(counts: OpenCounts) -> Iterator[Sample]:
-    for state in ("queued", "running", "waiting", "interrupted"):
+    for state in OPEN_STATES:
         yield "perdure_turns", {"state": state}, getattr(counts, state)
     yield "perdure_sessions_suspended", {}, counts.suspended
     yield "perdure_inbox_waiting", {}, counts.messages
@@ -128,7 +137,7 @@ def _recovery_samples(found: RecoveryCounts) -> Iterator[Sample]:
     yield "perdure_interruptions_total", {}, found.interruptions
     for (decision, rule), count in sorted(found.decisions.items()):
         yield "perdure_recovery_decisions_total", {"decision": decision, "rule": rule}, count
-    for ending in ("clean", "lost"):
+    for ending in RunEnding:
         yield "perdure_runs_ended_total", {"ending": ending}, found.runs.get(ending, 0)
 
 

@@ -9,6 +9,8 @@ from msgspec import structs
 from starlette.requests import Request
 
 from perdure.core import texts
+from perdure.core.logins import Scope
+from perdure.core.states import ProcessState
 from perdure.operations.resources import cut_page
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
@@ -29,6 +31,7 @@ class ProcessApi(GatewayApi):
         "processes in the background, and what became of them; `after` pages by id",
         ProcessListResponse,
         query=("after", "order"),
+        scope=Scope.READ,
     )
     async def list(self, request: Request) -> ProcessListResponse:
         after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"
@@ -42,6 +45,7 @@ class ProcessApi(GatewayApi):
         "one process with its output, from `offset` on or the end of it",
         ProcessOutputResponse,
         query=("offset",),
+        scope=Scope.READ,
     )
     async def get(self, request: Request) -> ProcessOutputResponse:
         """One process with some of its output: from `offset` on, or the end of it."""
@@ -61,7 +65,7 @@ async def read_process_output(gateway: Gateway, process: Process, offset: int | 
 def _read_output(process: Process, directory: Path, offset: int | None) -> ProcessOutputResponse:
     size = keeper.output_size(directory)
     begin = max(0, size - MAX_OUTPUT_BYTES) if offset is None else offset
-    final = process.state != "live"
+    final = process.state is not ProcessState.LIVE
     text, after = keeper.read_output_text(directory, begin, MAX_OUTPUT_BYTES, final=final)
     return ProcessOutputResponse(
         **structs.asdict(process_resource(process)),

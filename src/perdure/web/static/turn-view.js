@@ -7,6 +7,7 @@ import { el } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
 import { QuestionCard } from "./question-card.js";
 import { StepView } from "./step-view.js";
+import { may } from "./scopes.js";
 import * as texts from "./texts.js";
 import { StatusBadge, TurnElement } from "./turn-element.js";
 
@@ -82,7 +83,7 @@ export class TurnView {
       case "failed":
         return this.status.set(texts.turn.failed, "bad");
       case "cancelled":
-        return this.status.set(texts.turn.cancellations[event.why] ?? texts.turn.cancelled);
+        return this.status.set(texts.lookUp(texts.turn.cancellations, event.why) ?? texts.turn.cancelled);
       case "undone":
         return this.status.set(texts.turn.undone);
       default:
@@ -104,14 +105,14 @@ export class TurnView {
     this.#interruptions += 1;
     this.#isInterrupted = true;
     for (const step of this.#steps.values()) step.markInterrupted();
-    this.shown.addMilestone("cut", texts.turn.interruptions[reason] ?? texts.turn.interruption);
+    this.shown.addMilestone("cut", texts.lookUp(texts.turn.interruptions, reason) ?? texts.turn.interruption);
     this.status.set(texts.turn.interrupted, "warn");
     this.shown.preview.hidden = true;
   }
 
   /** @param {TurnMoves["answered"]} event */
-  #onAnswered({ question, answer }) {
-    this.#questions.get(question)?.showAnswer(answer);
+  #onAnswered({ question, answer, by }) {
+    this.#questions.get(question)?.showAnswer(answer, by);
     this.answered = true;
     this.status.set(texts.turn.answered, "good", true);
   }
@@ -202,7 +203,7 @@ export class TurnView {
   /** @param {Question} question */
   #showQuestion(question) {
     /** @type {[string, object][]} */
-    const choices = question.options.map((option) => [option, { answer: option }]);
+    const choices = may("chat") ? question.options.map((option) => [option, { answer: option }]) : [];
     this.#addQuestion(new QuestionCard(question, choices, `/api/questions/${encodeURIComponent(question.id)}/answer`));
   }
 
@@ -210,7 +211,8 @@ export class TurnView {
   #showApproval(approval) {
     /** @type {[string, object][]} */
     const choices = [[texts.question.approve, { approve: true }], [texts.question.deny, { approve: false }]];
-    this.#addQuestion(new QuestionCard(approval, choices, `/api/approvals/${encodeURIComponent(approval.id)}`));
+    const path = `/api/approvals/${encodeURIComponent(approval.id)}`;
+    this.#addQuestion(may("approve") ? new QuestionCard(approval, choices, path) : new QuestionCard(approval, [], path, texts.question.notYours));
   }
 
   /** @param {Preview} preview */
