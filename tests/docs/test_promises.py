@@ -19,8 +19,7 @@ GROUPS = (
     (80, 89),
     (90, 97),
     (100, 109),
-    (180, 180),
-    (185, 185),
+    (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]
 

@@ -30,6 +30,7 @@ from perdure.store.api import Store, open_database
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.runs import LEASE_MS, RunStart
+from perdure.tools.sandbox import SandboxInForce
 from perdure.version import __version__
 
 log = Log("gateway")
@@ -85,9 +86,6 @@ class Gateway:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failures = FailureLog(log)
-        # Whether commands of the agent are kept from the home and its token. There is no sandbox yet: the token
-        # keeps every scope, as before.
-        self.sandbox_in_force = True
         self.feed = Feed()
         self.phase = Phase.STARTING
         self.stopping: InterruptionReason | None = None  # what turns that do not end in time are marked with
@@ -114,6 +112,11 @@ class Gateway:
             raise PerdureError("the gateway has not been started")
         return self._loops
 
+    @property
+    def sandbox(self) -> SandboxInForce:
+        """The sandbox in which commands run; known once the gateway has been started."""
+        return self._agents.sandbox
+
     def problems(self) -> list[str]:
         """Return why some people are not served at the moment, in words; empty means healthy."""
         store = self._store.problem if self._store else None
@@ -129,6 +132,7 @@ class Gateway:
         running = len(self.loops.runner.running)
         connected = ", ".join(self.loops.connections.connected) or "no platform"
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
+        lines.append(self.sandbox.summary)
         if self.loops.recoverer.paused:
             lines.append(texts.recovery.RESUME_PAUSED)
         return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.warnings())]
@@ -165,6 +169,7 @@ class Gateway:
 
     async def _run(self, on_ready: Callable[[], None]) -> StopKind:
         self._agents.prepare()
+        log.info("sandbox_chosen", layer=self.sandbox.layer, says=self.sandbox.summary)
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clocks.wall)
         self._store = Store(self._wrap(database))
         try:

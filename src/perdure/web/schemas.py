@@ -107,6 +107,14 @@ class ReadinessResponse(Struct, frozen=True):
     reasons: list[str]
 
 
+class SandboxResource(Struct, frozen=True):
+    """The sandbox in which commands run."""
+
+    layer: Literal["bwrap", "landlock", "off"]
+    network: Literal["web", "none", "full"]
+    summary: str  # one sentence, with the reason why it is not a better one; `perdure doctor` tells more
+
+
 class StatusResponse(Struct, frozen=True):
     """The state of the gateway."""
 
@@ -119,6 +127,7 @@ class StatusResponse(Struct, frozen=True):
     resume_paused: bool
     counts: OpenCounts
     summary: list[str]
+    sandbox: SandboxResource
 
 
 class ActionResource(Struct, frozen=True):

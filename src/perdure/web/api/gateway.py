@@ -13,6 +13,7 @@ from perdure.web.schemas import (
     ConfigurationResponse,
     HealthResponse,
     ReadinessResponse,
+    SandboxResource,
     StatusResponse,
 )
 
@@ -63,7 +64,7 @@ class ConfigurationApi(GatewayApi):
 
 
 async def gateway_status(gateway: Gateway) -> StatusResponse:
-    run = await gateway.store.runs.get(gateway.operator_verbs.run)
+    run, sandbox = await gateway.store.runs.get(gateway.operator_verbs.run), gateway.sandbox
     return StatusResponse(
         phase=gateway.phase,
         run=gateway.operator_verbs.run,
@@ -74,4 +75,5 @@ async def gateway_status(gateway: Gateway) -> StatusResponse:
         resume_paused=gateway.loops.recoverer.paused,
         counts=await gateway.store.gauges.counts(),
         summary=gateway.describe(),
+        sandbox=SandboxResource(sandbox.layer, sandbox.network, sandbox.summary),
     )
