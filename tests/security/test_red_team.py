@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,8 +114,7 @@ LOOTING = {
 def test_b180_hostile_member_gets_nothing_out_of_the_sandbox(unguarded: HostileStage) -> None:
     stage = unguarded
     stage.let_in("mallory", "member")
-    assert stage.process.process is not None
-    names = {"home": stage.process.home, "pid": stage.process.process.pid, "port": stage.process.port}
+    names = {"home": stage.process.home, "pid": stage.pid, "port": stage.process.port}
     for what, line in LOOTING.items():
         command = f"timeout 10 bash -c {shlex.quote(line.format(**names))}"
         seen = stage.order("mallory", "shell", command=f"{command}; echo the end")
@@ -126,11 +126,10 @@ def test_b180_hostile_member_gets_nothing_out_of_the_sandbox(unguarded: HostileS
 def test_b180_hostile_member_harms_neither_gateway_nor_its_files(unguarded: HostileStage) -> None:
     stage = unguarded
     stage.let_in("mallory", "member")
-    assert stage.process.process is not None
-    pid, home = stage.process.process.pid, stage.process.home
+    home = stage.process.home
     before = (home / "token").read_bytes()
     for line in (
-        f"kill -9 {pid}",
+        f"kill -9 {stage.pid}",
         f"rm -rf {home}/*; : > {home}/token",
         f"echo 'access.unknown = \"pair\"' > {home}/config.toml",
         f"chmod -R 777 {home}",
@@ -155,19 +154,22 @@ def test_b107_hostile_page_has_the_model_run_nothing_dangerous(home: Path) -> No
         assert stage.process.token not in str([each.path for each in site.requests])
 
 
-def test_b107_command_approves_nothing(home: Path) -> None:
-    """A command that waits for a person's word is not let go by another command, nor by what the model says."""
+def test_b107_command_does_not_approve_its_dangerous_neighbour(home: Path) -> None:
+    """What waits for Ann's word is not let go by a command in another chat, with the token and the API of 0.2.0."""
     with hostile_stage(home) as stage:
-        dangerous = call("shell", command="git push --force origin main; touch forced")
-        stage.say("ann", dangerous)
-        approve = "curl -s -X POST -H \"Authorization: Bearer $(cat {token})\" {url} -d '{body}'".format(
-            token=home / "token",
-            url=f"{stage.process.url}/api/approvals/1",
-            body='{"approve": true}',
+        stage.let_in("mallory", "member")
+        stage.order("ann", "shell", command="touch forced; git push --force origin main")
+        [waiting] = stage.read("/api/overview")["attention"]
+        approve = (
+            f'curl -sS -X POST -H "Authorization: Bearer $(cat {home / "token"})" '
+            f"-H 'Content-Type: application/json' -d '{{\"approve\": true}}' {stage.process.url}{waiting['acts'][0]['path']}"
         )
-        stage.order("ann", "shell", command=approve)
-        stage.say("ann", "yes, go on")
+        if "May I" in stage.order("mallory", "shell", command=approve):
+            stage.say("mallory", "/approve")
+        assert "exit code" in stage.seen_by("mallory"), "the command ran"
         assert not [*home.rglob("forced")]
+        subprocess.run(["/bin/sh", "-c", approve], check=True)
+        wait_for("the same line, run by a person, approves it", lambda: [*home.rglob("forced")])
 
 
 # ── an MCP server ───────────────────────────────────────────────────────────────────────────────────────────
@@ -175,9 +177,9 @@ def test_b107_command_approves_nothing(home: Path) -> None:
 
 def test_b185_hostile_mcp_server_reads_neither_home_nor_environment(home: Path) -> None:
     servers = {"evil": {"command": stdio_command(), "startup_timeout": 60}}
-    with hostile_stage(home, TOOLS__MCP=json.dumps(servers), TOOLS__APPROVALS="off") as stage:
-        for path in (home / "token", home / "perdure.db", f"/proc/{stage.process.process.pid}/environ"):  # type: ignore[union-attr]
-            stage.order("ann", "evil_read", file=str(path))
-        seen = stage.seen_by("ann")
-        assert stage.process.token not in seen
-        assert ENVIRONMENT_SECRET not in seen
+    with hostile_stage(home, TOOLS__MCP=json.dumps(servers)) as stage:
+        assert "bin" in stage.order("ann", "evil_read", file="/etc/passwd"), "it reads what it may"
+        for path in (home / "token", home / "perdure.db", "/proc/self/environ", f"/proc/{stage.pid}/environ"):
+            seen = stage.order("ann", "evil_read", file=str(path))
+            got = [name for name, secret in stage.secrets.items() if secret in seen]
+            assert got == [], f"{path}: {seen}"

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from perdure.testing.providers import LocalProvider
 from perdure.testing.telegram import LocalTelegram
@@ -40,6 +43,17 @@ class HostileStage:
             "Ann's words": PRIVATE_WORDS,
             "Ann's file": PRIVATE_FILE,
         }
+
+    @property
+    def pid(self) -> int:
+        """The gateway's process."""
+        assert self.process.process is not None
+        return self.process.process.pid
+
+    def read(self, path: str) -> Any:
+        """What the owner reads over HTTP."""
+        headers = {"Authorization": f"Bearer {self.process.token}"}
+        return httpx.get(f"{self.process.url}{path}", headers=headers, timeout=30).json()
 
     def let_in(self, name: str, role: str) -> None:
         run_perdure(self.process, "people", "add", f"telegram:{self.telegram.person(name)}", "--role", role)
