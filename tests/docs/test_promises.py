@@ -19,6 +19,8 @@ GROUPS = (
     (80, 89),
     (90, 97),
     (100, 109),
+    (163, 164),
+    (168, 168),
     (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]

@@ -36,6 +36,7 @@ from perdure.store.claims import Claim
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.outbox import OutboxDelivery, OutboxReply
+from perdure.store.runs import Instance
 from perdure.store.transitions import Turn
 
 T = TypeVar("T")
@@ -143,7 +144,7 @@ class StoreConnection:
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
         self._store = Store(wrap(database))
-        self.run = (await self.store.runs.begin(self.instance, "0", launch)).run
+        self.run = (await self.store.runs.begin(Instance(self.instance), "0", launch)).run
         return self
 
     async def stop(self) -> None:
@@ -235,6 +236,12 @@ class StoreGateway(StoreConnection):
     async def interrupts_turn(self, turn: Turn, reason: str = "restart_interrupted") -> Turn | None:
         """Mark a lost turn as the recoverer does."""
         return await self.store.turns.take_over(turn.id, turn.key, reason, self.run, self.now())
+
+    async def declares_dead(self, other: StoreConnection) -> bool:
+        """Make a heartbeat that ends another gateway's run, whose count stands still."""
+        ((beats,),) = await self.query("SELECT beats FROM runs WHERE id = :run", run=other.run)
+        found = await self.store.runs.beat(self.run, {other.run: beats})
+        return found is not None and other.run in found.ended
 
     async def outbox_heads(self) -> list[OutboxDelivery]:
         return await self.store.outbox.lane_heads(self.run, [PLATFORM])

@@ -19,6 +19,7 @@ from perdure.settings import PlatformSettings
 
 DEFAULTS = {
     "store.url": "sqlite:///<home>/perdure.db",
+    "store.lease": "30s",
     "web.host": "127.0.0.1",
     "web.port": "8420",
     "web.names": "[]",
@@ -389,7 +390,7 @@ BASE = "a URL that begins with http:// or https://"
 OBJECTS = 'a list of objects in Python modules, each written "module:object"'
 SERVERS = (
     "a table of servers, each a table with `command` or `url`, "
-    "and perhaps `env`, `headers`, `effects`, `timeout` and `startup_timeout`"
+    "and perhaps `env`, `headers`, `effects`, `timeout`, `startup_timeout` and `sandbox`"
 )
 HOST = "a host name or an IP address without a port"
 COUNT = "a whole number from 1 to 1000000000"

@@ -2,7 +2,8 @@
 -- The migrations lead to the same tables; a test holds the two together on both databases.
 -- Times are UTC milliseconds. Ids are made by us and sort by time. Bodies are JSON.
 
--- One start of one gateway. A run with an ending is dead, for everybody and for good.
+-- One start of one gateway, which is known by the id in its home (instance). A run with an ending is dead, for
+-- everybody and for good.
 CREATE TABLE runs (
   id           TEXT PRIMARY KEY,
   instance     TEXT NOT NULL,
@@ -15,6 +16,11 @@ CREATE TABLE runs (
   launch       TEXT, -- the name that the supervisor gave this start of the process
   died_at      BIGINT, -- when the supervisor saw the process die
   exit_code    BIGINT, -- of that death; below zero, the signal that killed the process
+  beats        BIGINT NOT NULL DEFAULT 0, -- raised by every heartbeat: a run whose count stands still is dead
+  lease_ms     BIGINT NOT NULL DEFAULT 30000, -- for how long the count must stand still
+  former       TEXT, -- what the instance was called before it had an id
+  lock_id      TEXT, -- identifies the lock of its home: whoever holds the same lock knows that the run is dead
+  home         TEXT, -- its machine and path, for people to read
   CHECK ((ended_at IS NULL) = (ending IS NULL))
 );
 CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;
