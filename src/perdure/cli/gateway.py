@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
+import time
 from functools import partial
 
 import typer
@@ -15,7 +17,11 @@ from perdure.cli.output import JsonOption, print_json, print_lines
 from perdure.config import load_settings
 from perdure.config.secrets import collect_secrets
 from perdure.core import texts
+from perdure.errors import PerdureError
 from perdure.supervisor import EXIT_DONE, EXIT_RESTART, QUIET_READY_VARIABLE, supervise, take_launch, take_lifeline
+
+POLL_SECONDS = 0.1
+STOP_MARGIN_SECONDS = 30.0  # after the drain deadline
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -57,19 +63,32 @@ def up() -> None:
 @app.command()
 def stop() -> None:
     """Stop the running gateway in an orderly way."""
-    from perdure.cli import gateway_client
-
-    gateway_client.stop(load_settings())
+    _signal_and_wait(signal.SIGTERM)
     print_lines(texts.cli.GATEWAY_STOPPED)
 
 
 @app.command()
 def restart() -> None:
     """Restart the running gateway in an orderly way."""
-    from perdure.cli import gateway_client
-
-    gateway_client.restart(load_settings())
+    _signal_and_wait(signal.SIGUSR1)  # its supervisor starts it again
     print_lines(texts.cli.GATEWAY_RESTARTS)
+
+
+def _signal_and_wait(number: int) -> None:
+    """Send a signal to the process that holds the lock of the home, and wait until it has released the lock."""
+    from perdure.cli.gateway_client import not_running
+    from perdure.store.locks import lock_holder
+
+    settings = load_settings()
+    holder = lock_holder(settings.home / "lock")
+    if holder is None:
+        raise not_running(settings)
+    os.kill(holder, number)
+    deadline = time.monotonic() + settings.drain.deadline + STOP_MARGIN_SECONDS
+    while lock_holder(settings.home / "lock") == holder:
+        if time.monotonic() > deadline:
+            raise PerdureError(texts.cli.does_not_stop(holder), hint=texts.cli.DOES_NOT_STOP_HINT)
+        time.sleep(POLL_SECONDS)
 
 
 @app.command()
