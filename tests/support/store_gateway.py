@@ -43,6 +43,7 @@ T = TypeVar("T")
 PLATFORM = "web"
 TABLES = (
     "runs",
+    "run_services",
     "sessions",
     "leases",
     "turns",
@@ -234,6 +235,10 @@ class StoreGateway(StoreConnection):
     async def interrupts_turn(self, turn: Turn, reason: str = "restart_interrupted") -> Turn | None:
         """Mark a lost turn as the recoverer does."""
         return await self.store.turns.take_over(turn.id, turn.key, reason, self.run, self.now())
+
+    async def lost_turns(self) -> list[Turn]:
+        """The turns of dead runs that this gateway may take over."""
+        return [each.turn for each in await self.store.turns.lost(self.run)]
 
     async def outbox_heads(self) -> list[OutboxDelivery]:
         return await self.store.outbox.lane_heads(self.run, [PLATFORM])

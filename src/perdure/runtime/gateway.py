@@ -27,8 +27,10 @@ from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.wakeups import Feed, Wakeups
 from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
+from perdure.store.conditions import ANY_AGENT
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
+from perdure.store.run_services import RunCapabilities, RunService
 from perdure.store.runs import LEASE_MS, RunStart
 from perdure.version import __version__
 
@@ -193,11 +195,17 @@ class Gateway:
         begun: list[RunStart] = []
 
         async def begin() -> None:
-            begun.append(await self.store.runs.begin(_instance(self.settings.home), __version__, self._launch))
+            instance, capabilities = _instance(self.settings.home), self._capabilities()
+            begun.append(await self.store.runs.begin(instance, __version__, self._launch, capabilities))
 
         if not await self._failures.retry("run_delayed", begin):
             raise PerdureError("the start of this run could not be recorded; the log says why")
         return begun[-1]
+
+    def _capabilities(self) -> RunCapabilities:
+        """What this gateway can serve: its agent on each of its platforms."""
+        agent = ANY_AGENT if self.store.database.exclusive else self.settings.agent.name
+        return RunCapabilities(tuple(RunService(each.name, agent, each.account) for each in self.adapters))
 
     async def _run_loops(self, started: RunStart, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
         """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""

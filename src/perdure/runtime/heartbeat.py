@@ -42,7 +42,7 @@ class Heartbeat:
         recoverer = self._recoverer
         recoverer.takeover_incomplete |= bool(await self._run.store.runs.reap(self._run.id))
         if recoverer.takeover_incomplete:
-            await recoverer.mark_lost(InterruptionReason.LEASE_LOST)
-            recoverer.decisions_incomplete = True
+            taken = await recoverer.mark_lost(InterruptionReason.LEASE_LOST)
+            recoverer.decisions_incomplete |= bool(taken)
         if recoverer.decisions_incomplete:
             await recoverer.recover()

@@ -25,6 +25,7 @@ REVISIONS = (
     "0006",
     "0007",
     "0008",
+    "0011",
 )  # in order, as the files in migrations/ are
 HEAD = REVISIONS[-1]
 APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours

@@ -14,8 +14,9 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
-from perdure.store import outbox
+from perdure.store import outbox, run_services
 from perdure.store.database import Database, Transaction, Tx
+from perdure.store.run_services import RunCapabilities
 
 LEASE_MS = 30_000  # a run without a heartbeat for this long is dead
 RECENT_MS = 300_000
@@ -46,17 +47,31 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(self, instance: str, version: str, launch: GatewayLaunch | None = None) -> RunStart:
+    async def begin(
+        self,
+        instance: str,
+        version: str,
+        launch: GatewayLaunch | None = None,
+        capabilities: RunCapabilities | None = None,
+    ) -> RunStart:
         """Begin a run, end the runs that our locks prove dead, and answer whoever asked for the restart.
 
-        `launch` is the supervisor's record of this start and of the deaths before it.
+        `launch` is the supervisor's record of this start and of the deaths before it. A run without `capabilities`
+        can serve every chat.
 
         After return: the run is on record, and the sessions of dead runs may be taken over.
         If we die inside: at most a run that the next start ends as lost.
         """
         sole, run = self._database.exclusive, self._database.ids.new("run")
         launched = launch or GatewayLaunch("")
-        return await self._database.write(lambda tx: _begin(tx, run, instance, version, launched, exclusive=sole))
+
+        def transaction(tx: Tx) -> RunStart:
+            started = _begin(tx, run, instance, version, launched, exclusive=sole)
+            if capabilities is not None:
+                run_services.record(tx, run, capabilities)
+            return started
+
+        return await self._database.write(transaction)
 
     async def record_heartbeat(self, run: str) -> bool:
         """Record that the run is alive. False: it was declared dead meanwhile, and must stop."""
@@ -92,13 +107,22 @@ class Runs:
 
         return await self._database.write(transaction)
 
-    async def end(self, run: str) -> None:
-        """Record a clean stop. After return: the run's leases are free."""
+    async def start_draining(self, run: str) -> None:
+        """Record that a run stops. After return: others may have its idle chats, and it takes no further one."""
+        sql = "UPDATE runs SET draining = 1 WHERE id = :run AND ended_at IS NULL"
+        await self._database.write(lambda tx: tx.run(sql, run=run))
+
+    async def end(self, run: str, wait_ms: int = 0) -> None:
+        """Record a clean stop. After return: the run's leases are free.
+
+        For `wait_ms`, chats with files or commands on its machine wait for the same gateway to come back.
+        """
         await self._database.write(
             lambda tx: tx.run(
-                "UPDATE runs SET ended_at = :now, ending = 'clean', heartbeat_at = :now "
+                "UPDATE runs SET ended_at = :now, ending = 'clean', heartbeat_at = :now, back_by = :back_by "
                 "WHERE id = :run AND ended_at IS NULL",
                 now=tx.lease_clock(),
+                back_by=tx.time + wait_ms if wait_ms else None,
                 run=run,
             )
         )

@@ -84,7 +84,11 @@ async def open_read_only(url: str) -> Database:
 
 
 def _open_sqlite(url: str) -> ReadOnlyDatabase:
-    from perdure.store.backends.sqlite import BUSY_TIMEOUT_MS, SqliteTx  # only the database in use is loaded
+    from perdure.store.backends.sqlite import (
+        BUSY_TIMEOUT_MS,
+        SqliteTx,
+        add_functions,
+    )  # only the database in use is loaded
 
     path = Path(url.removeprefix("sqlite:///"))
     if not path.exists():
@@ -98,6 +102,7 @@ def _open_sqlite(url: str) -> ReadOnlyDatabase:
         check_same_thread=False,
         timeout=BUSY_TIMEOUT_MS / 1000,
     )
+    add_functions(connection)
 
     def make_tx(ids: Ids, time: int) -> Tx:
         return SqliteTx(connection, ids, wall_clock, time)

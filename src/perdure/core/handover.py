@@ -1,0 +1,28 @@
+"""Hand-over: which of several gateways takes over a turn whose gateway is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from msgspec import Struct
+
+
+class Taker(Struct, frozen=True):
+    """A living run that can serve a chat and does not stop."""
+
+    run: str
+    instance: str
+
+
+def choose_taker(key: str, instance: str | None, takers: Sequence[Taker]) -> str | None:
+    """Return the run that takes over the turn of a key: the gateway that had it, started again, or else one by hash.
+
+    Every gateway chooses the same one, so the turns of a dead gateway are spread over those that live.
+    """
+    back = [taker.run for taker in takers if taker.instance == instance]
+    return max(back or [taker.run for taker in takers], key=lambda run: _weight(run, key), default=None)
+
+
+def _weight(run: str, key: str) -> bytes:
+    return sha256(f"{run} {key}".encode()).digest()
