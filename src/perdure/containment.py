@@ -83,19 +83,35 @@ def _current_task() -> asyncio.Task[Any] | None:
 def refuse_task_exits(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
     """Let no task of the loop end the process: its `SystemExit` becomes `ExitRefused`. Returns the undo.
 
-    This covers the tasks of agents, tools, adapters and libraries, too.
+    This covers the tasks of agents, tools, adapters and libraries, too. Several gateways in one loop share one
+    factory: the last undo restores the factory of before.
     """
-    before: Any = loop.get_task_factory()
+    found = loop.get_task_factory()
+    factory = found if isinstance(found, _GuardingFactory) else _GuardingFactory(found)
+    factory.users += 1
+    loop.set_task_factory(factory)
 
-    def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:
+    def undo() -> None:
+        factory.users -= 1
+        if factory.users == 0 and loop.get_task_factory() is factory:
+            loop.set_task_factory(factory.before)
+
+    return undo
+
+
+class _GuardingFactory:
+    """A task factory that guards each coroutine, and leaves the rest to the factory of before."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.users = 0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:
         guarded = _ExitGuard(work) if asyncio.iscoroutine(work) else work
-        if before is None:
+        if self.before is None:
             return asyncio.Task(guarded, loop=loop, **options)
-        made: asyncio.Future[Any] = before(loop, guarded, **options)
+        made: asyncio.Future[Any] = self.before(loop, guarded, **options)
         return made
-
-    loop.set_task_factory(make)
-    return lambda: loop.set_task_factory(before)
 
 
 class _ExitGuard(Coroutine[Any, Any, Any]):

@@ -29,6 +29,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from perdure.core import texts
+from perdure.core.backoff import backoff_delay
 from perdure.core.exit_report import ExitReport, GatewayLaunch, decode_launch, encode_launch
 from perdure.store.ids import wall_clock
 
@@ -63,8 +64,9 @@ class RestartBackoff(NamedTuple):
 
     def delay(self, failures: int) -> float:
         """The delay in seconds: none after the first death, then `first_seconds`, doubled up to `max_seconds`."""
-        # The bound on the exponent keeps a night of deaths from overflowing a float.
-        return 0.0 if failures < 2 else min(self.max_seconds, self.first_seconds * 2.0 ** min(failures - 2, 64))
+        if failures < 2:
+            return 0.0
+        return backoff_delay(failures - 1, first=self.first_seconds, longest=self.max_seconds)
 
 
 DEFAULT_BACKOFF = RestartBackoff()

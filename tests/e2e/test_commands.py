@@ -1,6 +1,6 @@
 """Commands, through a platform: each acts and answers once, on what was there when it came, and never as text.
 
-Drives `runtime/commands/registry` and `store/chat_commands`.
+Drives `runtime/commands/loop`, `runtime/commands/session` and `store/chat_commands`.
 """
 
 from __future__ import annotations

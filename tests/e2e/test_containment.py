@@ -326,3 +326,16 @@ async def test_b59_recovery_of_a_platform_is_retried_though_that_of_another_succ
         for platform in platforms:
             platform.write("/stop")
         await eventually("both were stopped", lambda: not gateway.loops.runner.running)
+
+
+async def test_gateways_that_crash_in_one_loop_leave_its_task_factory_as_they_found_it(tmp_path: Path) -> None:
+    loop, platform = asyncio.get_running_loop(), SimulatedPlatform()
+    before = loop.get_task_factory()
+    factories = []
+    for _ in range(2):
+        async with crashing_at_the_end(tmp_path, platform):
+            factories.append(loop.get_task_factory())
+    async with serving(tmp_path, platform), serving(tmp_path / "other", SimulatedPlatform("other")):
+        factories.append(loop.get_task_factory())
+    assert None not in factories
+    assert loop.get_task_factory() is before

@@ -14,6 +14,7 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.conversation import NoteMessage, UserMessage, build_conversation
+from perdure.core.states import GoalState
 from perdure.core.turn import TurnState
 from perdure.errors import ModelError
 from perdure.runtime.gateway import Gateway
@@ -91,7 +92,12 @@ async def test_b84_goal_begins_at_once_and_goes_on_until_it_is_reached(tmp_path:
         await at_rest(gateway)
         platform.write("/goal")
         await sees(
-            platform, SET, "one", "two", "three\nGOAL REACHED", texts.goals.status("tidy up", "reached", 3, 10)
+            platform,
+            SET,
+            "one",
+            "two",
+            "three\nGOAL REACHED",
+            texts.goals.status("tidy up", GoalState.REACHED, 3, 10),
         )
         keys = await causes(gateway)
     assert agent.asked == ["tidy up"] * 3
@@ -188,7 +194,7 @@ async def test_b84_stopped_turn_does_not_continue_it(tmp_path: Path) -> None:
         await sees(platform, SET, "Stopped.")
         await at_rest(gateway)
         platform.write("/goal")
-        await sees(platform, SET, "Stopped.", texts.goals.status("tidy up", "active", 1, 10))
+        await sees(platform, SET, "Stopped.", texts.goals.status("tidy up", GoalState.ACTIVE, 1, 10))
     assert agent.asked == ["tidy up"]
 
 
@@ -275,7 +281,7 @@ async def test_b84_status_tells_of_the_goal(tmp_path: Path) -> None:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("/status")
-        told = texts.goals.status("tidy up", "active", 1, 10)
+        told = texts.goals.status("tidy up", GoalState.ACTIVE, 1, 10)
         await eventually("it is told", lambda: "".join(platform.replies()[-1:]).endswith(told))
         agent.gate.set()
         await eventually("it is reached", lambda: platform.replies()[-1:] == ["GOAL REACHED"])

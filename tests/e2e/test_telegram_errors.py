@@ -245,9 +245,8 @@ def test_b75_token_revoked_while_running_is_told_and_replies_wait(tmp_path: Path
         telegram.write("say: when it is good again")
         wait_for("the send is refused", held.reached.is_set)
         good, telegram.token = telegram.token, "another:token"
-        httpx.post(
-            f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0}
-        )  # ends the poll under way
+        # This ends the poll under way.
+        httpx.post(f"{telegram.url}/bot{telegram.token}/getUpdates", json={"timeout": 0})
         wait_for(
             "it is told", lambda: f"telegram: {texts.platforms.UNKNOWN_BOT}" in readiness_problems(process), 60
         )

@@ -1,6 +1,6 @@
 """`/undo` and `/retry`, through a platform and across kills: a turn is taken back once, and asked again once.
 
-Drives `runtime/commands/undo` and `store/undo`.
+Drives `runtime/commands/session` and `store/undo`.
 """
 
 from __future__ import annotations

@@ -101,3 +101,8 @@ test("unsent messages are read oldest first, and nothing else is", () => {
   );
   assert.deepEqual(found.map(({ id }) => id), ["a", "b"]);
 });
+
+test("an answer that every object has as a property is an answer like any other", () => {
+  assert.equal(texts.lookUp(texts.question.verdicts, "approved"), "Approved");
+  assert.equal(texts.lookUp(texts.question.verdicts, "constructor"), undefined);
+});

@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-FOLDER_VARIABLE, VERDICT_VARIABLE = (
-    "MUTANT_FOLDER",
-    "MUTANT_VERDICT",
-)  # no settings of ours: a gateway refuses unknown ones
+# Without the prefix of our settings: a gateway refuses unknown ones.
+FOLDER_VARIABLE, VERDICT_VARIABLE = "MUTANT_FOLDER", "MUTANT_VERDICT"
 FOREIGN_FILE = "foreign"  # a file in the folder that tells of a process which would have used another source
 
 

@@ -26,9 +26,7 @@ from support.gateway import GatewayProcess
 from support.waiting import DEADLINE_FACTOR
 
 SCREENSHOTS = "PERDURE_SCREENSHOTS"  # a folder for screenshots
-NETWORK_ERROR_PREFIX = (
-    "Failed to load resource: net::ERR_"  # an error that the browser reports while the gateway is down
-)
+NETWORK_ERROR_PREFIX = "Failed to load resource: net::ERR_"  # the browser reports it while the gateway is down
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 320, "height": 640}
 

@@ -255,9 +255,8 @@ class SweepResult(Struct):
 
     calls: dict[str, int] = field(default_factory=dict)  # calls of a gateway without a crash, by kind
     moments: Counter[CrashMoment] = field(default_factory=Counter)  # number of points at each moment
-    noticed: dict[str, Counter[CrashMoment]] = field(
-        default_factory=dict
-    )  # number of points at which something was noticed
+    # Number of points at which something was noticed.
+    noticed: dict[str, Counter[CrashMoment]] = field(default_factory=dict)
 
     @property
     def points(self) -> int:

@@ -31,9 +31,8 @@ def all_api_calls() -> list[RouteSpec]:
 
 @cache
 def served_description() -> dict[str, Any]:
-    served: dict[str, Any] = json.loads(
-        json.dumps(openapi_document(all_api_calls()))
-    )  # as it is read: lists, no tuples
+    # As a client reads the document: with lists, not tuples.
+    served: dict[str, Any] = json.loads(json.dumps(openapi_document(all_api_calls())))
     return served
 
 

@@ -51,9 +51,8 @@ def stray_entries(key: str, content: object) -> Iterator[tuple[str, str]]:
 
 def describe_unknown_key(key: str, spell: Callable[[str], str] = str) -> str:
     """Say which setting an unknown key may have meant, or which there are."""
-    near = (
-        [] if _keys_of(key) else [spell(each) for each in _nearest_settings(key)]
-    )  # a section is no misspelt key
+    # The name of a section is no misspelt key.
+    near = [] if _keys_of(key) else [spell(each) for each in _nearest_settings(key)]
     if near:
         return f"unknown key. Did you mean {' or '.join(near)}?"
     siblings = [spell(each) for each in _keys_of(key) or _keys_of(key.rpartition(".")[0])]

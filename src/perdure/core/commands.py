@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from perdure.core.nearest_name import nearest_name
+from perdure.core.states import GoalState
 
 # "/stop", "/stop all", "/stop@our_bot": a slash, a name, maybe the bot it is meant for, maybe arguments.
 _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z_]*)(?:@\S+)?(?:\s+(.*))?", re.DOTALL)
@@ -67,9 +68,9 @@ def nearest_command(name: str, known: Iterable[str]) -> str | None:
 GOAL_REACHED = "GOAL REACHED"
 GOAL_GIVEN_UP = "GOAL GIVEN UP"
 
-GoalOutcome = Literal["reached", "given_up"]
+GoalOutcome = Literal[GoalState.REACHED, GoalState.GIVEN_UP]
 
-_OUTCOME_LINES: dict[str, GoalOutcome] = {GOAL_REACHED: "reached", GOAL_GIVEN_UP: "given_up"}
+_OUTCOME_LINES: dict[str, GoalOutcome] = {GOAL_REACHED: GoalState.REACHED, GOAL_GIVEN_UP: GoalState.GIVEN_UP}
 _DECORATION = " \t*_`#>.!\"'"  # characters that models put around such a line
 
 

@@ -22,9 +22,7 @@ from perdure.core.tools import Tool
 COMPACTION_THRESHOLD = 0.75  # of the tokens left for a conversation: a longer one is compacted
 RETAINED_FRACTION = 0.25  # of the tokens left for a conversation: the newest part, which is not summarised
 MAX_QUOTE_CHARACTERS = 4_000  # of one message in the text that a summary is made from
-MIN_ROOM_FRACTION = (
-    0.25  # of a window: how much of it a conversation has at least, however long the instructions are
-)
+MIN_ROOM_FRACTION = 0.25  # of a window: the least that a conversation has, however long the instructions are
 BYTES_PER_TOKEN = 4  # in most languages and most models
 
 

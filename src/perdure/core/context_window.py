@@ -164,9 +164,8 @@ class KnownWindow:
         self.tokens = tokens
         self._configured_tokens = tokens if configured else 0  # the window never grows past the configured one
         self._proven_tokens = 0
-        self._last_truncation: tuple[int, int, int] | None = (
-            None  # the newest answer that ended early, and the window known then
-        )
+        # The newest answer that ended early, and the window known then.
+        self._last_truncation: tuple[int, int, int] | None = None
         self._answer_limit = 0  # the length at which every answer ends early; 0: there is none
 
     def learn_from_server(self, tokens: int) -> None:

@@ -122,9 +122,8 @@ class ModelAnswered(Entry, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
     usage: TokenUsage = TokenUsage()
-    native: dict[str, Any] | None = (
-        None  # the provider's own form, to be sent back unchanged; only `agents` reads it
-    )
+    # The provider's own form, to be sent back unchanged; only `agents` reads it.
+    native: dict[str, Any] | None = None
 
 
 class ConversationCompacted(Entry, frozen=True):
@@ -283,8 +282,8 @@ class TurnUndone(Entry, frozen=True):
 
 ENTRY_TYPES: dict[str, type[Entry]] = {entry.kind: entry for entry in Entry.__subclasses__()}
 
-# The versions of all kinds are numbers of one row: a new kind, or a new version of one, takes the next number. So a
-# gateway says by this one number which entries it can read.
+# The versions of all kinds are numbers of one row: a new kind, or a new version of one, takes the next number. So
+# this one number says which entries a gateway can read.
 NEWEST_ENTRY_VERSION = max(entry.version for entry in ENTRY_TYPES.values())
 
 # (kind, version) -> the function that turns a body of that version into one of the next.

@@ -16,7 +16,7 @@ class Taker(Struct, frozen=True):
 
 
 def choose_taker(key: str, instance: str | None, takers: Sequence[Taker]) -> str | None:
-    """Return the run that takes over the turn of a key: the gateway that had it, started again, or else one by hash.
+    """Return the run that takes over the turn of a key: its former gateway, started again, or else one by hash.
 
     Every gateway chooses the same one, so the turns of a dead gateway are spread over those that live.
     """

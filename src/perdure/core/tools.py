@@ -30,9 +30,8 @@ class Use(Struct, frozen=True):
     arguments: dict[str, Any]
     key: str  # the idempotency key: the same for every try of the same call
     alive: Callable[[], None] = _ignore_sign_of_life  # to be called at every sign of life of a long call
-    report_exit: Callable[[ObservedExit], None] = (
-        _ignore_exit  # the result reports this exit; both are journalled together
-    )
+    # To be called with an exit that the result reports: both are journalled together.
+    report_exit: Callable[[ObservedExit], None] = _ignore_exit
     send_file: Callable[[SentFile], None] = _ignore_file  # the file is sent together with the result
     session_key: str = ""  # of the conversation that the call belongs to
 

@@ -10,8 +10,11 @@ import msgspec
 
 from perdure.core import texts
 from perdure.core.address import split_session_key
+from perdure.core.delivery import DeliveryState
 from perdure.core.journal import Entry, JournalRecord, ModelAnswered, ModelFailed, ToolCall, TurnInterrupted
+from perdure.core.states import PreviewState
 from perdure.core.texts.explanation import explain_snapshot
+from perdure.core.turn import TurnState
 from perdure.errors import NotFound
 from perdure.operations.resources import FactResource, SessionResource
 from perdure.settings import SQLITE_PREFIX, Settings
@@ -73,10 +76,10 @@ async def _open_turn(store: Store, session: str) -> Turn | None:
 
 
 WAITS_FOR: dict[str, str] = {
-    "queued": "a place to run",
-    "running": "its agent",
-    "waiting": "a person's answer",
-    "interrupted": "a decision, a message or /resume",
+    TurnState.QUEUED: "a place to run",
+    TurnState.RUNNING: "its agent",
+    TurnState.WAITING: "a person's answer",
+    TurnState.INTERRUPTED: "a decision, a message or /resume",
 }
 
 
@@ -138,7 +141,7 @@ def turn_facts(
         yield FactResource(preview.created_at, "preview", _preview(preview))
     for row in deliveries:
         yield FactResource(row.created_at, "owed", f"{row.id}, part {row.part + 1}, to {row.lane}")
-        if row.updated_at != row.created_at or row.state != "owed":
+        if row.updated_at != row.created_at or row.state is not DeliveryState.OWED:
             receipt = f", receipt {row.receipt}" if row.receipt else ""
             problem = f": {row.problem}" if row.problem else ""
             yield FactResource(row.updated_at, str(row.state), f"{row.id}{receipt}{problem}")
@@ -157,7 +160,9 @@ def _process_exit_facts(records: Sequence[JournalRecord], runs: Iterable[Run]) -
 def _preview(preview: StoredPreview) -> str:
     if preview.receipt is not None:
         return f"{preview.delivery_key}, {preview.state}, receipt {preview.receipt}"
-    orphan = ": its receipt never came, so it may still stand in the chat" if preview.state == "lost" else ""
+    orphan = (
+        ": its receipt never came, so it may still stand in the chat" if preview.state is PreviewState.LOST else ""
+    )
     return f"{preview.delivery_key}, {preview.state}{orphan}"
 
 

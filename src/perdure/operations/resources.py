@@ -114,10 +114,9 @@ class InterruptionResource(Struct, frozen=True):
     death: str | None
 
 
-class DecisionResource(Struct, frozen=True):
-    """A decision of recovery about an interrupted turn, and the reasons for it."""
+class DecisionReasons(Struct, frozen=True, kw_only=True):
+    """What recovery decided about a turn, and why. Keyword-only fields stand last in JSON."""
 
-    at: int
     choice: str
     choice_in_words: str
     rule: str
@@ -128,22 +127,19 @@ class DecisionResource(Struct, frozen=True):
     words: list[str]
 
 
-class ListedDecisionResource(Struct, frozen=True):
-    """A decision of recovery with the session and turn that it is about."""
+class DecisionResource(DecisionReasons, frozen=True):
+    """A decision of recovery about an interrupted turn, and the reasons for it."""
 
     at: int
+
+
+class ListedDecisionResource(DecisionResource, frozen=True):
+    """A decision of recovery with the session and turn that it is about."""
+
     session: str
     key: str
     turn: str
     interrupted_at: int
-    choice: str
-    choice_in_words: str
-    rule: str
-    rule_in_words: str
-    why: str
-    reason: str
-    evidence: dict[str, Any]
-    words: list[str]
 
 
 class DecisionListResponse(Struct, frozen=True):

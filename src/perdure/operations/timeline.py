@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 
@@ -134,33 +134,22 @@ def _decision_resources(timeline: TurnTimeline) -> list[DecisionResource]:
     found = []
     for point in timeline.decisions:
         reasons = [each.reason for each in timeline.interruptions if each.found_at <= point.at]
-        found.append(DecisionResource(point.at, **_decision_fields(point.decided, reasons[-1] if reasons else "")))
+        found.append(_decision_resource(point.at, point.decided, reasons[-1] if reasons else ""))
     return found
 
 
-class _DecisionFields(TypedDict):
-    choice: str
-    choice_in_words: str
-    rule: str
-    rule_in_words: str
-    why: str
-    reason: str
-    evidence: dict[str, Any]
-    words: list[str]
-
-
-def _decision_fields(decided: RecoveryDecided, reason: str) -> _DecisionFields:
-    """The fields that a decision has both in its turn and in the list of all decisions."""
-    return {
-        "choice": decided.decision,
-        "choice_in_words": texts.recovery.CHOICES.get(decided.decision, decided.decision),
-        "rule": decided.rule,
-        "rule_in_words": texts.recovery.RULES.get(decided.rule, decided.rule),
-        "why": decided.why,
-        "reason": reason,
-        "evidence": decided.evidence,
-        "words": explain_decision(decided, reason),
-    }
+def _decision_resource(at: int, decided: RecoveryDecided, reason: str) -> DecisionResource:
+    return DecisionResource(
+        at,
+        choice=decided.decision,
+        choice_in_words=texts.recovery.CHOICES.get(decided.decision, decided.decision),
+        rule=decided.rule,
+        rule_in_words=texts.recovery.RULES.get(decided.rule, decided.rule),
+        why=decided.why,
+        reason=reason,
+        evidence=decided.evidence,
+        words=explain_decision(decided, reason),
+    )
 
 
 def _facts(history: TurnHistory) -> list[FactResource]:
@@ -201,10 +190,9 @@ async def list_decisions(store: Store, after: str = "", limit: int = 50) -> Deci
 
 def _listed_decision(found: DecisionRecord) -> ListedDecisionResource:
     return ListedDecisionResource(
-        at=found.record.at,
         session=found.mark.session,
         key=found.key,
         turn=found.mark.turn,
         interrupted_at=found.mark.record.at,
-        **_decision_fields(found.decision, found.reason),
+        **msgspec.structs.asdict(_decision_resource(found.record.at, found.decision, found.reason)),
     )

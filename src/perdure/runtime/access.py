@@ -1,49 +1,31 @@
-"""Who may do what. One question, asked wherever somebody wants something, and answered by the store each time."""
+"""Access: what a person may do, read from the store at the moment of the question."""
 
 from __future__ import annotations
 
 from perdure.config import Settings
-from perdure.core.address import Address, decode_session_key
-from perdure.core.messages import Inbound, Sender
-from perdure.core.roles import OPERATOR, Right, Role, has_right
+from perdure.core.address import Address
+from perdure.core.messages import Sender
+from perdure.core.roles import Right, Role
 from perdure.store.api import Store
 from perdure.store.authorisation import Authorisation
-from perdure.store.database import Transaction, Tx
 from perdure.store.ids import Clock
-
-__all__ = ["OPERATOR", "Access", "Right"]
 
 
 class Access:
-    """The people that the configuration lets in, and those who are known by name."""
+    """Asks the authorisation in a transaction of its own; a caller inside a transaction asks `authorisation`."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self._agent = settings.agent.name
-        self._store = store
-        self._authorisation = Authorisation(settings.allow_lists, per_person=settings.session.groups == "person")
+        self._database = store.database
+        self.authorisation = Authorisation(settings.allow_lists, per_person=settings.session.groups == "person")
 
     async def role(self, address: Address, person: Sender) -> Role | None:
-        """What somebody is in a chat; None: nobody knows them there."""
-        return await self._store.database.read(lambda tx: self._authorisation.role(tx, address, person))
+        """Return a person's present role in a chat; None: the person is unknown there."""
+        return await self._database.read(lambda tx: self.authorisation.role(tx, address, person))
 
     async def may(self, key: str, person: Sender, right: Right) -> bool:
-        """Whether somebody may do something in a conversation, as things are now."""
-        there = decode_session_key(key)
-        return has_right(await self.role(there.address, person), right, shared=there.shared)
-
-    def is_still_allowed(self, tx: Tx, key: str, person: Sender, right: Right) -> bool:
-        """Whether what somebody asked for still stands: they may do it in a conversation, as things are now."""
-        return person == OPERATOR or self._authorisation.may(tx, key, person, right)
-
-    def usual_key(self, inbound: Inbound) -> str:
-        """The conversation that a message belongs to, unless its sender is a guest."""
-        return self._authorisation.usual_key(self._agent, inbound.address, inbound.sender)
-
-    def resolve_key(self, inbound: Inbound) -> Transaction[str | None]:
-        """The conversation that a message belongs to; None: its sender may not talk."""
-        return self._authorisation.resolve_key(self._agent, inbound.address, inbound.sender)
+        """Say whether a person has a right in the session of a key at present."""
+        return await self._database.read(lambda tx: self.authorisation.may(tx, key, person, right))
 
     async def reject_unauthorised(self, clock: Clock) -> int:
-        """After return: nothing waits any more from people who may not talk; how many messages did."""
-        work = self._authorisation.reject_unauthorised()
-        return await self._store.database.write(work, at=clock())
+        """Reject the waiting messages of people who may not talk; return how many there were."""
+        return await self._database.write(self.authorisation.reject_unauthorised(), at=clock())

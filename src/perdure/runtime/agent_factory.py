@@ -113,9 +113,8 @@ class AgentFactory:
         wanted = self._settings.model
         if name == OFFLINE_MODEL:
             return OfflineModel(wanted.context)
-        from perdure.agents.providers.models import (
-            open_model,  # takes seconds, and only who has a provider needs it
-        )
+        # Imported here because the import takes seconds, and only a gateway with a provider needs it.
+        from perdure.agents.providers.models import open_model
 
         # Address and key belong to the provider of `model.name`; a platform may have a model of another one.
         same = name.partition(":")[0] == wanted.name.partition(":")[0]

@@ -42,9 +42,8 @@ log = Log("uploads")
 
 
 UNUSED_UPLOAD_MS = 86_400_000  # how long an upload waits for its message
-LEFTOVER_AGE_SECONDS = (
-    86_400.0  # seconds after which what a crash has left is removed: far longer than anything is under way
-)
+# The age at which files that a crash has left are removed: no transfer takes nearly as long.
+LEFTOVER_AGE_SECONDS = 86_400.0
 
 
 class Uploads:

@@ -73,9 +73,8 @@ class CommandCleanup:
 
     async def _stop_orphans(self, statuses: dict[str, keeper.CommandStatus]) -> None:
         places = [self._root / name for name, each in statuses.items() if await self._should_stop(name, each)]
-        await asyncio.gather(
-            *(self._stop_command(place) for place in places)
-        )  # a command that does not end delays no other
+        # All at once: a command that does not end delays no other.
+        await asyncio.gather(*(self._stop_command(place) for place in places))
 
     async def _stop_command(self, directory: Path) -> None:
         log.info("command_stopped", place=directory.name)
@@ -115,9 +114,8 @@ class CommandCleanup:
         if call.started is None or call.started.effect is not Effect.ATTACHED:
             return False
         seen = keeper.read_status(last_call_directory(call_directory(self._root, call.started.key)))
-        return isinstance(
-            seen, keeper.CommandRunning | keeper.CommandUnreadable
-        )  # a command that cannot be read is not known to be dead
+        # A command whose files cannot be read is not known to be dead.
+        return isinstance(seen, keeper.CommandRunning | keeper.CommandUnreadable)
 
     # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
 

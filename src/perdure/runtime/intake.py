@@ -101,7 +101,8 @@ class Intake:
         self._session = settings.session
         self._rules = settings.queue_rules
         self._freshness_ms = int(settings.recovery.freshness * 1000)
-        self._access = access
+        self._agent = settings.agent.name
+        self._authorisation = access.authorisation
         self._router = router
         self._failures = FailureLog(log)
         self._permits = asyncio.Semaphore(MAX_CONCURRENT_EVENTS)
@@ -158,10 +159,10 @@ class Intake:
 
     async def _answer_by_button(self, event: Event, inbound: Inbound, pick: Pick) -> Stored | None:
         """Let a button under a question answer that very one; under an old one, it does nothing."""
-        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.resolve_key(inbound)
+        key, now = self._usual_key(inbound), self._clock()
         refuse = self._refuse_unknown_person(event, inbound, key, now)
         stored = await self._store.answers.answer_by_button(
-            inbound, pick, event.raw, key, now, resolve_key=door, refuse=refuse
+            inbound, pick, event.raw, key, now, resolve_key=self._resolve_key(inbound), refuse=refuse
         )
         if not isinstance(stored, Stored):
             self._report_refusal(event, inbound, key, stored)
@@ -173,8 +174,10 @@ class Intake:
 
     async def _apply_edit(self, event: Event, inbound: Inbound) -> Stored:
         """Change a message that waits, if there is one; whatever else was edited is none of our business."""
-        key, now, door = self._access.usual_key(inbound), self._clock(), self._access.resolve_key(inbound)
-        stored = await self._store.queue.amend(inbound, event.raw, key, now, resolve_key=door, rules=self._rules)
+        key, now = self._usual_key(inbound), self._clock()
+        stored = await self._store.queue.amend(
+            inbound, event.raw, key, now, resolve_key=self._resolve_key(inbound), rules=self._rules
+        )
         log.info("amended", message=stored.message, key=stored.key, fate=stored.fate)
         if stored.fresh:
             is_command = inbound.kind == "edit" and read_command(inbound.text) is not None
@@ -182,7 +185,7 @@ class Intake:
         return stored
 
     async def _receive(self, event: Event, inbound: Inbound) -> Stored | None:
-        key, now = self._access.usual_key(inbound), self._clock()
+        key, now = self._usual_key(inbound), self._clock()
         is_command = read_command(inbound.text) is not None
         kind: InboxKind = "command" if is_command else "message"
         renewed: list[str] = []
@@ -192,7 +195,7 @@ class Intake:
             key,
             now,
             kind,
-            resolve_key=self._access.resolve_key(inbound),
+            resolve_key=self._resolve_key(inbound),
             prepare=lambda there: self._reset_if_due(there, now, renewed) if not is_command else _do_nothing,
             refuse=self._refuse_unknown_person(event, inbound, key, now),
             rules=self._rules,
@@ -207,6 +210,14 @@ class Intake:
             log.info("received", message=stored.message, key=stored.key, kind=kind, fate=stored.fate)
             self._router.route(stored, inbound, is_command=is_command)
         return stored
+
+    def _usual_key(self, inbound: Inbound) -> str:
+        """Return the key that a message belongs to, unless its sender is a guest."""
+        return self._authorisation.usual_key(self._agent, inbound.address, inbound.sender)
+
+    def _resolve_key(self, inbound: Inbound) -> Transaction[str | None]:
+        """Return the transaction that finds the key of a message; its None: the sender may not talk."""
+        return self._authorisation.resolve_key(self._agent, inbound.address, inbound.sender)
 
     def _refuse_unknown_person(
         self, event: Event, inbound: Inbound, key: str, now: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perdure.core.address import split_session_key
 from perdure.core.messages import Inbound
-from perdure.runtime.access import OPERATOR
+from perdure.core.roles import OPERATOR
+from perdure.core.session import SessionState
 from perdure.runtime.wiring import Loops
 from perdure.store import answers, outbox_verbs, session_verbs
 from perdure.store.api import Store
@@ -27,7 +28,7 @@ class OperatorVerbs:
     async def resume(self, session: Session) -> bool:
         """Continue what was interrupted or suspended, whatever was decided before."""
         wish = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
-        named = session.id if session.state == "closed" else ""
+        named = session.id if session.state is SessionState.CLOSED else ""
         resume = session_verbs.resume(session.key, self.run, wish, session=named)
         resumed = await self._store.chat_commands.execute_verb(session.key, resume)
         self._loops.runner.wake(session.key)
@@ -35,7 +36,7 @@ class OperatorVerbs:
 
     async def drop(self, session: Session) -> bool:
         """Give up the interrupted turn."""
-        if session.state == "closed":  # here and below: what runs at its key belongs to the session after it
+        if session.state is SessionState.CLOSED:  # a turn that is open at its key is of a later session
             return False
         drop = session_verbs.drop(session.key)
         dropped = await self._store.chat_commands.execute_verb(session.key, drop)
@@ -46,7 +47,7 @@ class OperatorVerbs:
 
     async def stop(self, session: Session) -> bool:
         """End the current turn for good."""
-        if session.state == "closed":
+        if session.state is SessionState.CLOSED:
             return False
         stop = session_verbs.stop(session.key, None)
         stopped = await self._store.chat_commands.execute_verb(session.key, stop)
@@ -56,14 +57,13 @@ class OperatorVerbs:
 
     async def suspend(self, session: Session) -> bool:
         """Set the session aside."""
-        if session.state == "closed":
+        if session.state is SessionState.CLOSED:
             return False
         suspended = await self._store.chat_commands.execute_verb(session.key, session_verbs.suspend(session.key))
         if suspended.turn:
             self._loops.runner.stop_attempt(suspended.turn)
-            await self._loops.access.reject_unauthorised(
-                self._clock
-            )  # a message that had joined waits again, if its sender may
+            # A message that had joined the turn waits again; unless its sender may still talk, it is rejected.
+            await self._loops.access.reject_unauthorised(self._clock)
             self._loops.runner.wake(session.key)
         return suspended.changed
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from perdure.core import texts
 from perdure.core.journal import CallProgress, fold
 from perdure.core.messages import Sender
+from perdure.core.roles import OPERATOR
 from perdure.core.turn import FINAL_STATES
 from perdure.logs import Log
-from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.process_records import process_end, tool_record
 from perdure.store.processes import MatchNotice, OutputScan, Process

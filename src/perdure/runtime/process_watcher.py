@@ -36,9 +36,8 @@ from perdure.tools.shell import call_directories
 log = Log("process_watcher")
 
 CHECK_SECONDS = 60.0  # between two looks for processes of whose start nobody told us
-STATUS_TIMEOUTS = StatusTimeouts(
-    unreadable=86_400.0
-)  # nobody waits for the status: a process counts as lost after a day
+# Nobody waits for the status: a process whose files cannot be read counts as lost after a day.
+STATUS_TIMEOUTS = StatusTimeouts(unreadable=86_400.0)
 
 
 class ProcessWatcher:

@@ -21,6 +21,7 @@ from perdure.core.recovery.decision import (
     decide,
 )
 from perdure.core.recovery.tail import pending_request
+from perdure.core.roles import OPERATOR
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access
@@ -73,7 +74,7 @@ class Recoverer:
         self._stopped = False
         self._limits = limits
         self._slots = slots
-        self._access = access
+        self._authorisation = access.authorisation
         self._context = RecoveryContextReader(run, access, has_running_command)
         self._applier = DecisionApplier(run, runner, slots, self._context)
         self._deciding: dict[str, asyncio.Task[None]] = {}  # by turn
@@ -128,7 +129,8 @@ class Recoverer:
             return None
         window = self._limits.policy_for(address).freshness_ms
         fresh = not window or now - request.at <= window
-        if fresh and self._access.is_still_allowed(tx, turn.key, request.by, request.right):
+        allowed = request.by == OPERATOR or self._authorisation.may(tx, turn.key, request.by, request.right)
+        if fresh and allowed:
             return RequestOutcome()
         asked = request.question
         if asked is None:
@@ -157,9 +159,8 @@ class Recoverer:
         Those of platforms that this gateway does not have are always among them: nothing else wakes them.
         """
         if platform is None:
-            self.decisions_incomplete = (
-                False  # the recovery of one platform does not make up for another's failure
-            )
+            # Only here: the recovery of one platform does not make up for the failure of another.
+            self.decisions_incomplete = False
         try:
             interrupted = await self._store.turns.interrupted(self._run.id)
         except BaseException:
@@ -201,6 +202,5 @@ class Recoverer:
         context = replace(await self._context.read(turn, view, address), paused=self.paused)
         decision = decide(view, context, self._limits.policy_for(address), self._clock())
         if not await self._applier.apply(turn, view, address, decision):
-            self.decisions_incomplete = (
-                True  # somebody was removed while the turn waited for its slot: decide anew
-            )
+            # Somebody lost their rights while the turn waited for its slot: decide anew.
+            self.decisions_incomplete = True

@@ -32,9 +32,11 @@ from perdure.core.recovery.decision import (
     RecoveryDecision,
     RecoveryRule,
 )
+from perdure.core.roles import OPERATOR
 from perdure.core.session import CancelReason, SessionState
+from perdure.core.states import RunEnding
 from perdure.logs import Log
-from perdure.runtime.access import OPERATOR, Access
+from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
@@ -78,7 +80,12 @@ class RecoveryContextReader:
         """Whether another gateway had the turn before, and was stopped in order."""
         runs = self._store.runs
         last, ours = await runs.get(view.claimed_by or ""), await runs.get(self._run.id)
-        return last is not None and ours is not None and last.ending == "clean" and last.instance != ours.instance
+        return (
+            last is not None
+            and ours is not None
+            and last.ending == RunEnding.CLEAN
+            and last.instance != ours.instance
+        )
 
     async def is_authorised(self, turn: Turn, view: TurnView) -> bool:
         """Whether everybody whose messages the turn answers may talk here now."""

@@ -16,7 +16,8 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.runtime.attachments import AttachmentFetcher, FileLimits, Uploads
 from perdure.runtime.attempt import TurnLimits
 from perdure.runtime.command_cleanup import CommandCleanup
-from perdure.runtime.commands.registry import CommandLimits, CommandLoop
+from perdure.runtime.commands.loop import CommandLoop
+from perdure.runtime.commands.registry import CommandLimits
 from perdure.runtime.commands.spec import GatewayControl
 from perdure.runtime.delivery import DeliveryLoop, DeliveryRules
 from perdure.runtime.drain import TransientNotices, drain

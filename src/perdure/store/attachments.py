@@ -12,7 +12,9 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.file_names import display_file_name, safe_media_type
 from perdure.core.messages import Attachment
+from perdure.core.states import AttachmentState, InboxState
 from perdure.store import leases, outbox
+from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
 from perdure.store.database import Database, Row, Tx
 from perdure.store.outbox import OutboxReply
 
@@ -22,14 +24,14 @@ _COLUMNS = (
 # The order of the joins keeps SQLite from reading all attachments there ever were.
 _REFERENCED_FILES = (
     f"SELECT {_COLUMNS}, i.key, a.due_at, i.position, a.ordinal FROM inbox i CROSS JOIN attachments a "
-    "CROSS JOIN leases WHERE a.inbox = i.id AND a.state = 'referenced' AND leases.key = i.key"
+    f"CROSS JOIN leases WHERE a.inbox = i.id AND a.state = '{AttachmentState.REFERENCED}' AND leases.key = i.key"
 )
-_PENDING_OF_MESSAGES = f"{_REFERENCED_FILES} AND i.state = 'waiting' AND i.kind = 'message'"
+_PENDING_OF_MESSAGES = f"{_REFERENCED_FILES} AND i.{MESSAGE_WAITS} AND i.kind = 'message'"
 # Of commands, only those that set a goal whose first turn has not begun.
 _PENDING_OF_GOALS = (
     f"{_REFERENCED_FILES.replace('FROM inbox i', 'FROM goals g CROSS JOIN sessions s CROSS JOIN inbox i')} "
-    "AND g.state = 'active' AND g.turns = 0 AND s.id = g.session AND i.key = s.key AND i.kind = 'command' "
-    "AND i.state = 'obeyed' AND i.received_at > g.created_at - 3600000"
+    f"AND g.{GOAL_IS_ACTIVE} AND g.turns = 0 AND s.id = g.session AND i.key = s.key AND i.kind = 'command' "
+    f"AND i.state = '{InboxState.OBEYED}' AND i.received_at > g.created_at - 3600000"
 )
 
 
@@ -43,10 +45,14 @@ class StoredAttachment(Struct, frozen=True):
     reference: str
     media_type: str
     size: int | None
-    state: str
+    state: AttachmentState
     path: str | None
     problem: str | None
     attempts: int
+
+
+def _as_stored(row: Row) -> StoredAttachment:
+    return StoredAttachment(*(*row[:7], AttachmentState(row[7]), *row[8:]))
 
 
 class PendingAttachment(Struct, frozen=True):
@@ -71,7 +77,7 @@ class Attachments:
             selects = (f"{sql} AND {leases.OURS_OR_IDLE}" for sql in (_PENDING_OF_MESSAGES, _PENDING_OF_GOALS))
             rows = [row for sql in selects for row in tx.all(sql, run=run)]
             rows.sort(key=lambda row: (row[11], row[13], row[14]))  # sorted here: SQLite would read all messages
-            return [PendingAttachment(StoredAttachment(*row[:11]), row[11], row[12]) for row in rows]
+            return [PendingAttachment(_as_stored(row[:11]), row[11], row[12]) for row in rows]
 
         return await self._database.read(transaction)
 
@@ -91,7 +97,7 @@ class Attachments:
         """Return how many bytes the files have that came in a conversation."""
         sql = (
             "SELECT COALESCE(SUM(a.size), 0) FROM inbox i CROSS JOIN attachments a "
-            "WHERE i.key = :key AND a.inbox = i.id AND a.state = 'fetched'"
+            f"WHERE i.key = :key AND a.inbox = i.id AND a.state = '{AttachmentState.FETCHED}'"
         )
         return await self._database.read(lambda tx: int(tx.all(sql, key=key)[0][0]))
 
@@ -101,8 +107,8 @@ class Attachments:
         False: the message is gone, and nobody needs the file.
         """
         sql = (
-            "UPDATE attachments SET state = 'fetched', path = :path, size = :size "
-            "WHERE id = :id AND state = 'referenced'"
+            f"UPDATE attachments SET state = '{AttachmentState.FETCHED}', path = :path, size = :size "
+            f"WHERE id = :id AND state = '{AttachmentState.REFERENCED}'"
         )
         values = {"path": path, "size": size, "id": pending.file.id}
         return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=pending.key)
@@ -111,7 +117,7 @@ class Attachments:
         """Set the time of the next attempt. After return: this attempt counts, if `counts`."""
         sql = (
             "UPDATE attachments SET attempts = attempts + :used, due_at = :due_at "
-            "WHERE id = :id AND state = 'referenced'"
+            f"WHERE id = :id AND state = '{AttachmentState.REFERENCED}'"
         )
         values = {"used": int(counts), "due_at": due_at, "id": pending.file.id}
         await self._database.write(lambda tx: tx.run(sql, **values), key=pending.key)
@@ -132,7 +138,17 @@ class Attachments:
     ) -> StoredAttachment:
         """Record a file that was uploaded before the message that will name it."""
         file = StoredAttachment(
-            id, None, None, display_file_name(name), id, safe_media_type(kind), size, "fetched", path, None, 0
+            id,
+            None,
+            None,
+            display_file_name(name),
+            id,
+            safe_media_type(kind),
+            size,
+            AttachmentState.FETCHED,
+            path,
+            None,
+            0,
         )
         await self._database.write(lambda tx: insert(tx, file), key=id, at=now)
         return file
@@ -140,13 +156,13 @@ class Attachments:
     async def get(self, file: str) -> StoredAttachment | None:
         sql = f"SELECT {_COLUMNS} FROM attachments a WHERE a.id = :id"
         row = await self._database.read(lambda tx: tx.one(sql, id=file))
-        return StoredAttachment(*row) if row else None
+        return _as_stored(row) if row else None
 
     async def of_turns(self, turns: list[str]) -> list[StoredAttachment]:
         """Return the files that these turns have sent."""
         sql = f"SELECT {_COLUMNS} FROM attachments a WHERE a.turn = :turn ORDER BY a.id"
         return await self._database.read(
-            lambda tx: [StoredAttachment(*row) for turn in turns for row in tx.all(sql, turn=turn)]
+            lambda tx: [_as_stored(row) for turn in turns for row in tx.all(sql, turn=turn)]
         )
 
     async def delete_unused(self, before: int) -> list[str]:
@@ -181,7 +197,7 @@ def record_reference(tx: Tx, message: str, ordinal: int, attachment: Attachment)
         return
     tx.run(
         "INSERT INTO attachments (id, inbox, ordinal, name, reference, media_type, size, state) "
-        "VALUES (:id, :inbox, :ordinal, :name, :reference, :media_type, :size, 'referenced')",
+        f"VALUES (:id, :inbox, :ordinal, :name, :reference, :media_type, :size, '{AttachmentState.REFERENCED}')",
         id=tx.ids.new("att"),
         inbox=message,
         ordinal=ordinal,
@@ -199,6 +215,7 @@ def insert(tx: Tx, file: StoredAttachment) -> None:
         "VALUES (:id, 0, :turn, :name, :reference, :media_type, :size, :state, :path, :now) "
         "ON CONFLICT DO NOTHING",
         now=tx.time,
+        state=file.state.value,
         **{name: getattr(file, name) for name in _INSERTED_FIELDS},
     )
 
@@ -207,16 +224,16 @@ def record_sent(tx: Tx, reply: OutboxReply, turn: str) -> None:
     """Record a file that a turn sends, so that it can be downloaded, and is erased with its session."""
     if (file := reply.file) is not None:
         named = (file.name, file.id, file.media_type, file.size)
-        insert(tx, StoredAttachment(file.id, None, turn, *named, "fetched", file.path, None, 0))
+        insert(tx, StoredAttachment(file.id, None, turn, *named, AttachmentState.FETCHED, file.path, None, 0))
 
 
-_INSERTED_FIELDS = ("id", "turn", "name", "reference", "media_type", "size", "state", "path")
+_INSERTED_FIELDS = ("id", "turn", "name", "reference", "media_type", "size", "path")
 
 
 def of_message(tx: Tx, message: str) -> list[StoredAttachment]:
     """Return the files of a message, in their order."""
     sql = f"SELECT {_COLUMNS} FROM attachments a WHERE a.inbox = :inbox ORDER BY a.ordinal"
-    return [StoredAttachment(*row) for row in tx.all(sql, inbox=message)]
+    return [_as_stored(row) for row in tx.all(sql, inbox=message)]
 
 
 def as_attachments(tx: Tx, message: str) -> tuple[Attachment, ...]:
@@ -247,14 +264,14 @@ def before_first_pending(tx: Tx, rows: list[Row]) -> list[Row]:
 
 def has_pending(tx: Tx, message: str) -> bool:
     """Say whether a file of a message is still to be fetched."""
-    sql = "SELECT 1 FROM attachments WHERE inbox = :inbox AND state = 'referenced' LIMIT 1"
+    sql = f"SELECT 1 FROM attachments WHERE inbox = :inbox AND state = '{AttachmentState.REFERENCED}' LIMIT 1"
     return tx.one(sql, inbox=message) is not None
 
 
 def _fetched_path(tx: Tx, pending: PendingAttachment) -> str | None:
     rows = tx.all(
         "SELECT a.path, i.key FROM attachments a JOIN inbox i ON i.id = a.inbox "
-        "WHERE a.reference = :reference AND a.state = 'fetched' AND a.id <> :id",
+        f"WHERE a.reference = :reference AND a.state = '{AttachmentState.FETCHED}' AND a.id <> :id",
         reference=pending.file.reference,
         id=pending.file.id,
     )
@@ -264,7 +281,8 @@ def _fetched_path(tx: Tx, pending: PendingAttachment) -> str | None:
 
 def _record_failed(tx: Tx, pending: PendingAttachment, problem: str) -> None:
     changed = tx.run(
-        "UPDATE attachments SET state = 'failed', problem = :problem WHERE id = :id AND state = 'referenced'",
+        f"UPDATE attachments SET state = '{AttachmentState.FAILED}', problem = :problem "
+        f"WHERE id = :id AND state = '{AttachmentState.REFERENCED}'",
         problem=problem,
         id=pending.file.id,
     )

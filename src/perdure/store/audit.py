@@ -17,15 +17,16 @@ from perdure.core.entries import (
     TurnCancelled,
     decode_entry,
 )
-from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
+from perdure.core.states import ProcessState
+from perdure.store.conditions import DELIVERY_IS_OPEN, MESSAGE_WAITS, PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import Database, Tx
 
 # One query, so that nothing is missed that moves from one table to another.
 _UNFINISHED = (
     f"SELECT 1 FROM turns WHERE {TURN_IS_OPEN} "
     f"UNION ALL SELECT 1 FROM outbox WHERE {DELIVERY_IS_OPEN} "
-    "UNION ALL SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside' "
-    "UNION ALL SELECT 1 FROM processes WHERE state = 'live' LIMIT 1"
+    f"UNION ALL SELECT 1 FROM inbox WHERE {MESSAGE_WAITS} AND kind <> 'aside' "
+    f"UNION ALL SELECT 1 FROM processes WHERE {PROCESS_IS_LIVE} LIMIT 1"
 )
 _ENTRIES = (
     "SELECT turn, kind, version, body FROM journal WHERE turn > :since AND kind IN ({kinds}) ORDER BY session, seq"
@@ -114,7 +115,9 @@ class StoreAudit:
 
     async def lost_commands(self) -> list[str]:
         """Return the commands of lost processes."""
-        return [row[0] for row in await self._all("SELECT command FROM processes WHERE state = 'lost'")]
+        return [
+            row[0] for row in await self._all(f"SELECT command FROM processes WHERE state = '{ProcessState.LOST}'")
+        ]
 
     async def interruptions(self) -> list[tuple[str, Entry]]:
         """Return interruptions, notes and model requests in the order of the journal, each with its turn."""

@@ -14,7 +14,9 @@ import msgspec
 from perdure.core.address import Address, SessionKey, decode_session_key
 from perdure.core.messages import Inbound, Sender
 from perdure.core.roles import OPERATOR, AllowLists, Right, Role, has_right
+from perdure.core.states import GoalState
 from perdure.store import inbox, people, reports
+from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
 from perdure.store.database import Transaction, Tx
 
 
@@ -65,7 +67,10 @@ class Authorisation:
             gone = sum(self._reject_unless_allowed(tx, row) for row in tx.all(_WAITING_MESSAGES))
             for goal, key, person in tx.all(_ACTIVE_GOALS):
                 if not self.may(tx, key, msgspec.json.decode(person, type=Sender), "talk"):
-                    tx.run("UPDATE goals SET state = 'ended' WHERE id = :id AND state = 'active'", id=goal)
+                    tx.run(
+                        f"UPDATE goals SET state = '{GoalState.ENDED}' WHERE id = :id AND {GOAL_IS_ACTIVE}",
+                        id=goal,
+                    )
             return gone
 
         return transaction
@@ -83,9 +88,9 @@ class Authorisation:
         return True
 
 
-_WAITING_MESSAGES = "SELECT id, key, kind, body FROM inbox WHERE state = 'waiting' ORDER BY key, state, position"
+_WAITING_MESSAGES = f"SELECT id, key, kind, body FROM inbox WHERE {MESSAGE_WAITS} ORDER BY key, state, position"
 _ACTIVE_GOALS = (
-    "SELECT g.id, s.key, g.person FROM goals g JOIN sessions s ON s.id = g.session WHERE g.state = 'active'"
+    f"SELECT g.id, s.key, g.person FROM goals g JOIN sessions s ON s.id = g.session WHERE g.{GOAL_IS_ACTIVE}"
 )
 
 

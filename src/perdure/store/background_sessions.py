@@ -13,7 +13,7 @@ from perdure.core.address import background_number, background_session_key, pare
 from perdure.core.messages import Inbound
 from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, sessions
-from perdure.store.conditions import TURN_IS_OPEN
+from perdure.store.conditions import MESSAGE_WAITS, TURN_IS_OPEN
 from perdure.store.database import Database, Transaction, Tx
 
 
@@ -80,7 +80,7 @@ def _exists(tx: Tx, key: str) -> bool:
 
 
 _OPEN_TURNS = f"SELECT key, state, id FROM turns WHERE {TURN_IS_OPEN}"
-_WAITING = "SELECT DISTINCT key FROM inbox WHERE state = 'waiting'"
+_WAITING = f"SELECT DISTINCT key FROM inbox WHERE {MESSAGE_WAITS}"
 
 
 def _unfinished(tx: Tx, home: str) -> list[BackgroundSession]:

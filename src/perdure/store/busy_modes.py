@@ -6,7 +6,9 @@ from perdure.core import texts
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queue import Fate, QueueMode, interrupts_turn
 from perdure.core.session import CancelReason
+from perdure.core.states import InboxState
 from perdure.store import outbox, sessions, transitions
+from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Tx
 from perdure.store.outbox import OutboxReply
 
@@ -42,7 +44,7 @@ def is_queue_full(tx: Tx, key: str, cap: int) -> bool:
 
 
 _MAX_WAITING = (
-    "SELECT 1 + l.position - (SELECT i.position FROM inbox i WHERE i.key = :key AND i.state = 'waiting' "
+    f"SELECT 1 + l.position - (SELECT i.position FROM inbox i WHERE i.key = :key AND i.{MESSAGE_WAITS} "
     "ORDER BY i.position LIMIT 1) FROM leases l WHERE l.key = :key"
 )
 
@@ -50,7 +52,7 @@ _MAX_WAITING = (
 def _has_waiting(tx: Tx, key: str, count: int) -> bool:
     """Say whether at least `count` messages wait."""
     sql = (
-        "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
+        f"SELECT 1 FROM inbox WHERE key = :key AND {MESSAGE_WAITS} AND kind IN ('message', 'wish') "
         "ORDER BY position LIMIT 1 OFFSET :others"
     )
     return tx.one(sql, key=key, others=count - 1) is not None
@@ -61,7 +63,8 @@ def reject_queue_full(tx: Tx, inbound: Inbound, raw: str, key: str, cap: int) ->
     session, message = sessions.ensure_current(tx, key), tx.ids.new("in")
     refused = tx.one(
         "INSERT INTO inbox (id, event_key, key, session, state, raw, problem, received_at) VALUES "
-        "(:id, :event, :key, :session, 'rejected', :raw, :problem, :now) ON CONFLICT (event_key) DO UPDATE SET "
+        f"(:id, :event, :key, :session, '{InboxState.REJECTED}', :raw, :problem, :now) "
+        "ON CONFLICT (event_key) DO UPDATE SET "
         "key = excluded.key, session = excluded.session, problem = excluded.problem "
         "WHERE inbox.key IS NULL RETURNING id",
         id=message,

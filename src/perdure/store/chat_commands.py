@@ -11,8 +11,9 @@ from msgspec import Struct
 from perdure.core.address import Address
 from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Inbound, Sender
+from perdure.core.states import InboxState
 from perdure.store import outbox
-from perdure.store.conditions import has_service, lease_is_free_or_ours
+from perdure.store.conditions import MESSAGE_WAITS, has_service, lease_is_free_or_ours
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 
@@ -57,6 +58,10 @@ class ChatCommands:
             lambda tx: _execute(tx, command, verb, format_answer), key=command.key, at=now
         )
 
+    async def answer(self, command: ChatCommand, text: str, now: int) -> None:
+        """Answer a command that changes nothing else. After return: it is carried out, and its answer is owed."""
+        await self.execute(command, lambda _: None, lambda _: text, now)
+
     async def execute_verb(self, key: str, verb: Transaction[T], *, at: int | None = None) -> T:
         """Run an operator's verb on one key."""
         return await self._database.write(verb, key=key, at=at)
@@ -65,7 +70,7 @@ class ChatCommands:
 _WAITING_COMMANDS = (
     "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
     "FROM inbox i JOIN leases l ON l.key = i.key "
-    "WHERE i.state = 'waiting' AND i.kind = 'command' "
+    f"WHERE i.{MESSAGE_WAITS} AND i.kind = 'command' "
     f"AND {lease_is_free_or_ours('l')} AND {has_service('l')} ORDER BY i.key, i.state, "
     "i.kind, i.position"
 )
@@ -79,7 +84,7 @@ def _as_command(row: Row) -> ChatCommand:
 
 
 def _execute(tx: Tx, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str]) -> T | None:
-    sql = "UPDATE inbox SET state = 'obeyed' WHERE id = :id AND state = 'waiting' AND kind = 'command'"
+    sql = f"UPDATE inbox SET state = '{InboxState.OBEYED}' WHERE id = :id AND {MESSAGE_WAITS} AND kind = 'command'"
     if not tx.run(sql, id=command.id):
         return None
     result = verb(tx)

@@ -19,6 +19,7 @@ from perdure.core.session import CancelReason
 from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
 from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
 from perdure.store.answers import Response
+from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Tx
 from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
 
@@ -38,13 +39,13 @@ RESUMED_BY_MESSAGE = RecoveryDecided(RecoveryChoice.RESUME, "a message came, and
 
 # Only messages of people: a report about a process answers no question and joins no interrupted turn.
 _WAITING_MESSAGES = (
-    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
+    f"SELECT id, body, kind FROM inbox WHERE key = :key AND {MESSAGE_WAITS} AND kind IN ('message', 'wish') "
     f"AND position > :after AND {queue.BEFORE_COMMANDS} ORDER BY position"
 )
 _NEXT_MESSAGE = f"{_WAITING_MESSAGES} LIMIT 1"
 _JOINING_MESSAGES = _WAITING_MESSAGES.replace("position > :after", "(position > :after OR manner = 'steer')")
 _ASIDES = (  # the first condition on `kind` is that of the partial index
-    "SELECT id, body, kind FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('report', 'aside') "
+    f"SELECT id, body, kind FROM inbox WHERE key = :key AND {MESSAGE_WAITS} AND kind IN ('report', 'aside') "
     "AND kind = 'aside' AND session = :session ORDER BY position"
 )
 

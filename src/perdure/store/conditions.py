@@ -1,4 +1,4 @@
-"""SQL conditions that several modules share: an open turn, an open delivery, a lease that is free or ours.
+"""SQL conditions that several modules share: an open turn, a waiting message, a lease that is free or ours.
 
 `split_part` is a function of PostgreSQL; `backends/sqlite.py` brings the same to SQLite.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from perdure.core.delivery import OPEN_DELIVERY_STATES
 from perdure.core.session import SessionState
+from perdure.core.states import GoalState, InboxState, ProcessState
 from perdure.core.turn import OPEN_STATES
 
 
@@ -22,8 +23,10 @@ def state_in(states: Iterable[str]) -> str:
 # word, even where one state would be enough: only then does SQLite use the index instead of reading every row.
 TURN_IS_OPEN = state_in(OPEN_STATES)
 DELIVERY_IS_OPEN = state_in(OPEN_DELIVERY_STATES)
-
-SESSION_IS_CURRENT = f"state <> '{SessionState.CLOSED}'"  # word for word as in the indexes, too
+SESSION_IS_CURRENT = f"state <> '{SessionState.CLOSED}'"
+MESSAGE_WAITS = f"state = '{InboxState.WAITING}'"
+GOAL_IS_ACTIVE = f"state = '{GoalState.ACTIVE}'"
+PROCESS_IS_LIVE = f"state = '{ProcessState.LIVE}'"
 
 DEAD_RUNS = "SELECT id FROM runs WHERE ended_at IS NOT NULL"
 DRAINING_RUNS = "SELECT id FROM runs WHERE draining = 1"
@@ -72,8 +75,8 @@ def agent_of(key: str) -> str:
 def has_service(lease: str, run: str = ":run") -> str:
     """Return the condition that a run has the agent and the platform of a lease; one that does not say has all."""
     return (
-        f"(EXISTS (SELECT 1 FROM run_services v WHERE v.run = {run} AND v.platform = {platform_of(f'{lease}.key')} "
-        f"AND v.agent IN ('{ANY_AGENT}', {agent_of(f'{lease}.key')})) "
+        f"(EXISTS (SELECT 1 FROM run_services v WHERE v.run = {run} "
+        f"AND v.platform = {platform_of(f'{lease}.key')} AND v.agent IN ('{ANY_AGENT}', {agent_of(f'{lease}.key')})) "
         f"OR EXISTS (SELECT 1 FROM runs c WHERE c.id = {run} AND c.entry_version IS NULL))"
     )
 

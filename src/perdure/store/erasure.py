@@ -14,8 +14,16 @@ from msgspec import Struct
 from perdure.core.address import parent_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.session import CancelReason, SessionState
+from perdure.core.states import GoalState, InboxState
 from perdure.store import sessions, tombstones, transitions
-from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
+from perdure.store.conditions import (
+    DELIVERY_IS_OPEN,
+    GOAL_IS_ACTIVE,
+    MESSAGE_WAITS,
+    PROCESS_IS_LIVE,
+    TURN_IS_OPEN,
+    state_in,
+)
 from perdure.store.database import Database, Row, Tx
 from perdure.store.transitions import TURN_COLUMNS, as_turn
 
@@ -24,7 +32,7 @@ _TURNS = "SELECT id FROM turns WHERE session = :session"
 _MESSAGES = f"SELECT id FROM inbox WHERE turn IN ({_TURNS}) OR (session = :session AND turn IS NULL)"
 _FILES = f"inbox IN ({_MESSAGES}) OR turn IN ({_TURNS})"
 MAX_ROWS_PER_TRANSACTION = 500  # so that no other transaction waits for long
-_NEVER_TAKEN = "state IN ('rejected', 'expired', 'withdrawn', 'deleted')"
+_NEVER_TAKEN = state_in((InboxState.REJECTED, InboxState.EXPIRED, InboxState.WITHDRAWN, InboxState.DELETED))
 
 
 class BegunErasure(Struct, frozen=True):
@@ -136,9 +144,15 @@ def _end_session(tx: Tx, session: str) -> tuple[str, ...]:
     for turn in map(as_turn, rows):
         transitions.cancel(tx, turn, CancelReason.DROPPED)
     values = {"session": session, "now": tx.time}
-    tx.run("UPDATE goals SET state = 'ended' WHERE session = :session AND state = 'active'", session=session)
+    tx.run(
+        f"UPDATE goals SET state = '{GoalState.ENDED}' WHERE session = :session AND {GOAL_IS_ACTIVE}",
+        session=session,
+    )
     tx.run(f"UPDATE sessions SET state = '{SessionState.CLOSED}', updated_at = :now WHERE id = :session", **values)
-    tx.run("UPDATE inbox SET state = 'withdrawn' WHERE state = 'waiting' AND session = :session", session=session)
+    tx.run(
+        f"UPDATE inbox SET state = '{InboxState.WITHDRAWN}' WHERE {MESSAGE_WAITS} AND session = :session",
+        session=session,
+    )
     tx.run(
         f"UPDATE outbox SET state = '{DeliveryState.WITHDRAWN}', updated_at = :now "
         f"WHERE turn IN ({_TURNS}) AND state = '{DeliveryState.OWED}'",
@@ -146,7 +160,7 @@ def _end_session(tx: Tx, session: str) -> tuple[str, ...]:
     )
     tx.run(
         "UPDATE processes SET notify = 0, patterns = '[]', watching = 0, unnoticed = 0 "
-        "WHERE session = :session AND state = 'live'",
+        f"WHERE session = :session AND {PROCESS_IS_LIVE}",
         session=session,
     )
     return tuple(row[0] for row in rows)
@@ -248,8 +262,8 @@ _IDLE = (
     f"(t.updated_at >= :before OR t.{TURN_IS_OPEN} "
     f"OR EXISTS (SELECT 1 FROM outbox r WHERE r.turn = t.id AND r.{DELIVERY_IS_OPEN}))) "
     f"AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = s.key AND o.{DELIVERY_IS_OPEN}) "
-    "AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.session = s.id AND p.state = 'live') "
-    "AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.key = s.key AND i.session = s.id AND i.state = 'waiting')"
+    f"AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.session = s.id AND p.{PROCESS_IS_LIVE}) "
+    f"AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.key = s.key AND i.session = s.id AND i.{MESSAGE_WAITS})"
 )
 
 

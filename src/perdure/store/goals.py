@@ -16,10 +16,11 @@ from perdure.core.commands import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState
+from perdure.core.states import GoalState
 from perdure.core.storable_text import to_json
 from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, outbox
-from perdure.store.conditions import TURN_IS_OPEN
+from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.journal import UNDONE_TURNS
 from perdure.store.outbox import OutboxReply
@@ -29,7 +30,7 @@ _GOALS_OF_KEY = (
     f"SELECT {_COLUMNS} FROM goals g JOIN sessions s ON s.id = g.session "
     f"WHERE s.key = :key AND s.state = '{SessionState.OPEN}'"
 )
-_ACTIVE_GOAL = f"{_GOALS_OF_KEY} AND g.state = 'active'"
+_ACTIVE_GOAL = f"{_GOALS_OF_KEY} AND g.{GOAL_IS_ACTIVE}"
 # An undone turn does not count as completed.
 _LAST_TURN_STATE = (
     "SELECT CASE WHEN EXISTS (SELECT 1 FROM journal u WHERE u.session = t.session AND u.seq > t.first_seq "
@@ -40,7 +41,7 @@ _LAST_TURN_STATE = (
 # order of the joins makes SQLite read only active goals, however many sessions there are.
 DUE_KEYS = (
     "SELECT s.key FROM goals g CROSS JOIN sessions s CROSS JOIN leases l "
-    f"WHERE s.id = g.session AND l.key = s.key AND g.state = 'active' AND s.state = '{SessionState.OPEN}' "
+    f"WHERE s.id = g.session AND l.key = s.key AND g.{GOAL_IS_ACTIVE} AND s.state = '{SessionState.OPEN}' "
     f"AND NOT EXISTS (SELECT 1 FROM turns b WHERE b.key = s.key AND b.{TURN_IS_OPEN}) "
     f"AND (g.turns = 0 OR ({_LAST_TURN_STATE.format(session='g.session')}) = '{TurnState.DONE}')"
 )
@@ -55,7 +56,7 @@ class Goal(Struct, frozen=True):
     since: int  # the seq of the last journal entry before the goal was set
     budget: int  # how many turns the goal may begin
     turns: int  # how many turns it has begun
-    state: str
+    state: GoalState
 
 
 class Goals:
@@ -78,7 +79,7 @@ def set_goal(key: str, inbound: Inbound, budget: int) -> Transaction[bool]:
         last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
         tx.run(
             "INSERT INTO goals (id, session, text, person, message, since, budget, turns, state, created_at) "
-            "VALUES (:id, :session, :text, :person, :message, :since, :budget, 0, 'active', :now)",
+            f"VALUES (:id, :session, :text, :person, :message, :since, :budget, 0, '{GoalState.ACTIVE}', :now)",
             id=tx.ids.new("goal"),
             session=session,
             text=inbound.text,
@@ -98,7 +99,7 @@ def end_goal(key: str) -> Transaction[bool]:
 
     def transaction(tx: Tx) -> bool:
         goal = _find_goal(tx, _ACTIVE_GOAL, key=key)
-        return goal is not None and _close(tx, goal, "ended")
+        return goal is not None and _close(tx, goal, GoalState.ENDED)
 
     return transaction
 
@@ -153,7 +154,7 @@ def _end_if_over(tx: Tx, key: str, goal: Goal) -> bool:
         return _close(tx, goal, outcome)
     if goal.turns < goal.budget:
         return False
-    _close(tx, goal, "spent")
+    _close(tx, goal, GoalState.SPENT)
     notice = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
     outbox.enqueue(tx, key, None, notice)
     return True
@@ -171,9 +172,9 @@ def _find_outcome(tx: Tx, goal: Goal) -> GoalOutcome | None:
     return next((outcome for outcome in outcomes if outcome is not None), None)
 
 
-def _close(tx: Tx, goal: Goal, state: str) -> bool:
-    sql = "UPDATE goals SET state = :state WHERE id = :id AND state = 'active'"
-    return bool(tx.run(sql, state=state, id=goal.id))
+def _close(tx: Tx, goal: Goal, state: GoalState) -> bool:
+    sql = f"UPDATE goals SET state = :state WHERE id = :id AND {GOAL_IS_ACTIVE}"
+    return bool(tx.run(sql, state=state.value, id=goal.id))
 
 
 def _may_go_on(tx: Tx, goal: Goal) -> bool:
@@ -187,7 +188,7 @@ def _has_open_turn(tx: Tx, key: str) -> bool:
 
 def _anything_waits(tx: Tx, key: str) -> bool:
     """Say whether a message, a report or a command waits, which goes first and may be about the goal."""
-    sql = "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND kind <> 'aside'"
+    sql = f"SELECT 1 FROM inbox WHERE key = :key AND {MESSAGE_WAITS} AND kind <> 'aside'"
     return tx.one(sql, key=key) is not None
 
 
@@ -197,4 +198,4 @@ def _find_goal(tx: Tx, sql: str, **values: str) -> Goal | None:
 
 
 def _as_goal(row: Row) -> Goal:
-    return Goal(*(*row[:3], msgspec.json.decode(row[3], type=Sender), *row[4:]))
+    return Goal(*(*row[:3], msgspec.json.decode(row[3], type=Sender), *row[4:8], GoalState(row[8])))

@@ -15,8 +15,10 @@ from perdure.core.delivery import DeliveryState
 from perdure.core.journal import Cause
 from perdure.core.messages import Inbound, Stored, question_of_reply
 from perdure.core.queue import Fate, QueueMode, QueueRules, needs_quiet
+from perdure.core.states import AttachmentState, InboxState
 from perdure.core.storable_text import to_json
 from perdure.store import attachments, busy_modes, outbox, sessions, tombstones
+from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 
@@ -36,7 +38,7 @@ class ChatAttachment(Struct, frozen=True):
     name: str
     media_type: str
     size: int | None
-    state: str = "fetched"
+    state: AttachmentState = AttachmentState.FETCHED
 
 
 class ChatMessage(Struct, frozen=True, omit_defaults=True):
@@ -174,7 +176,7 @@ def _require_known(tx: Tx, inbound: Inbound) -> Stored:
 def _store_expired(tx: Tx, inbound: Inbound, raw: str, key: str, kind: InboxKind) -> Stored | None:
     """Store a message that was too old when it arrived, as expired."""
     session = sessions.ensure_current(tx, key)
-    message = insert(tx, inbound, raw, key, session, kind, state="expired")
+    message = insert(tx, inbound, raw, key, session, kind, state=InboxState.EXPIRED)
     if message is None:
         return None
     busy_modes.add_expired(tx, key, 1)
@@ -198,7 +200,7 @@ def find(tx: Tx, event_key: str) -> Stored | None:
     )
     if row is None:
         return None
-    fate = Fate.FULL if row[4] is None else Fate.EXPIRED if row[3] == "expired" else Fate.WAITS
+    fate = Fate.FULL if row[4] is None else Fate.EXPIRED if row[3] == InboxState.EXPIRED else Fate.WAITS
     return Stored(row[0], row[1], row[2], fresh=False, fate=fate)
 
 
@@ -210,7 +212,8 @@ _INSERT = (
     ":manner, :sent_at) ON CONFLICT (event_key) DO UPDATE SET key = excluded.key, session = excluded.session, "
     "kind = excluded.kind, state = excluded.state, bound = excluded.bound, body = excluded.body, "
     "raw = excluded.raw, problem = NULL, position = excluded.position, received_at = excluded.received_at, "
-    "manner = excluded.manner, sent_at = excluded.sent_at WHERE inbox.state = 'rejected' RETURNING id"
+    "manner = excluded.manner, sent_at = excluded.sent_at "
+    f"WHERE inbox.state = '{InboxState.REJECTED}' RETURNING id"
 )
 
 
@@ -224,7 +227,7 @@ def insert(
     *,
     event: str | None = None,
     manner: QueueMode | None = None,
-    state: Literal["waiting", "expired", "obeyed"] = "waiting",
+    state: InboxState = InboxState.WAITING,
 ) -> str | None:
     """Insert a row, once; a command is bound to the current turn. None: the event was stored before."""
     row = tx.one(
@@ -234,7 +237,7 @@ def insert(
         key=key,
         session=session,
         kind=kind,
-        state=state,
+        state=state.value,
         bound=busy_modes.current_turn_id(tx, key) if kind == "command" else None,
         body=to_json(inbound),
         raw=raw,
@@ -256,7 +259,7 @@ def reject(tx: Tx, event_key: str, raw: str, problem: str) -> bool:
         return False
     new = tx.run(
         "INSERT INTO inbox (id, event_key, state, raw, problem, received_at) "
-        "VALUES (:id, :event, 'rejected', :raw, :problem, :now) ON CONFLICT DO NOTHING",
+        f"VALUES (:id, :event, '{InboxState.REJECTED}', :raw, :problem, :now) ON CONFLICT DO NOTHING",
         id=tx.ids.new("in"),
         event=event_key,
         raw=raw,
@@ -267,7 +270,7 @@ def reject(tx: Tx, event_key: str, raw: str, problem: str) -> bool:
     return bool(new)
 
 
-_REJECTED = "state = 'rejected' AND key IS NULL"  # word for word as in the partial index
+_REJECTED = f"state = '{InboxState.REJECTED}' AND key IS NULL"  # word for word as in the partial index
 _DELETE_OLD_REJECTED = (
     f"DELETE FROM inbox WHERE {_REJECTED} AND id <= "
     f"(SELECT id FROM inbox WHERE {_REJECTED} ORDER BY id DESC LIMIT 1 OFFSET :kept)"
@@ -276,14 +279,16 @@ _DELETE_OLD_REJECTED = (
 
 def reject_waiting(tx: Tx, message: str, problem: str) -> None:
     """Reject a row that still waits."""
-    sql = "UPDATE inbox SET state = 'rejected', problem = :problem WHERE id = :id AND state = 'waiting'"
+    sql = (
+        f"UPDATE inbox SET state = '{InboxState.REJECTED}', problem = :problem WHERE id = :id AND {MESSAGE_WAITS}"
+    )
     tx.run(sql, problem=problem, id=message)
 
 
 _CHAT_MESSAGES = (
     "SELECT position, id, 'user', body, received_at, turn, NULL, NULL FROM inbox "
-    "WHERE key = :key AND position > :after AND kind IN ('message', 'command') AND state <> 'deleted' "
-    f"AND event_key NOT LIKE '{RETRY_KEY_PREFIX}%' "
+    "WHERE key = :key AND position > :after AND kind IN ('message', 'command') "
+    f"AND state <> '{InboxState.DELETED}' AND event_key NOT LIKE '{RETRY_KEY_PREFIX}%' "
     "UNION ALL SELECT position, id, 'agent', text, updated_at, turn, file, reply FROM outbox "
     f"WHERE key = :key AND state = '{DeliveryState.SENT}' AND position > :after ORDER BY 1 LIMIT :limit"
 )
@@ -318,8 +323,8 @@ def withdraw(tx: Tx, key: str, before: int) -> int:
     Of the gateway's own rows, asides are withdrawn, too; reports stay, because they begin a turn themselves.
     """
     sql = (
-        "UPDATE inbox SET state = 'withdrawn' "
-        "WHERE key = :key AND state = 'waiting' AND kind IN ({kinds}) AND position < :before"
+        f"UPDATE inbox SET state = '{InboxState.WITHDRAWN}' "
+        f"WHERE key = :key AND {MESSAGE_WAITS} AND kind IN ({{kinds}}) AND position < :before"
     )
     tx.run(sql.format(kinds="'aside'"), key=key, before=before)
     return tx.run(sql.format(kinds="'message', 'wish'"), key=key, before=before)
@@ -331,14 +336,16 @@ def count_waiting(tx: Tx, key: str, after: int = 0, before: int = MAX_POSITION) 
 
 
 _COUNT_WAITING = (
-    "SELECT count(*) FROM inbox WHERE key = :key AND state = 'waiting' AND kind IN ('message', 'wish') "
+    f"SELECT count(*) FROM inbox WHERE key = :key AND {MESSAGE_WAITS} AND kind IN ('message', 'wish') "
     "AND position > :after AND position < :before"
 )
 
 
 def assign_to_turn(tx: Tx, message: str, turn: str) -> None:
     """Make a message a part of a turn."""
-    tx.run("UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :inbox", turn=turn, inbox=message)
+    tx.run(
+        f"UPDATE inbox SET state = '{InboxState.TAKEN}', turn = :turn WHERE id = :inbox", turn=turn, inbox=message
+    )
 
 
 def as_cause(tx: Tx, row: Row) -> Cause:

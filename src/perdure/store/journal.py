@@ -109,8 +109,12 @@ def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry]) -> list[Jo
 
 def require_version(tx: Tx, session: str, version: int) -> None:
     """Leave a session to gateways that can read entries of that version."""
-    sql = "UPDATE sessions SET entry_version = :version WHERE id = :session AND coalesce(entry_version, 0) < :version"
-    tx.run(sql, session=session, version=version)
+    tx.run(
+        "UPDATE sessions SET entry_version = :version "
+        "WHERE id = :session AND (entry_version IS NULL OR entry_version < :version)",
+        session=session,
+        version=version,
+    )
 
 
 def read_turn(tx: Tx, session: str, turn: str, first_seq: int = 0) -> list[JournalRecord]:

@@ -17,7 +17,7 @@ from perdure.core.address import split_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES
 from perdure.core.session import SessionState
 from perdure.core.turn import OPEN_STATES
-from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
+from perdure.store.conditions import DELIVERY_IS_OPEN, MESSAGE_WAITS, PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 
 SLICE_ROWS = 2_000
@@ -64,8 +64,8 @@ class Gauges:
             return OpenCounts(
                 **{row[0]: row[1] for row in (*turns, *replies)},
                 suspended=_count(tx, f"sessions WHERE state = '{SessionState.SUSPENDED}'"),
-                messages=_count(tx, "inbox WHERE state = 'waiting' AND kind = 'message'"),
-                processes=_count(tx, "processes WHERE state = 'live'"),
+                messages=_count(tx, f"inbox WHERE {MESSAGE_WAITS} AND kind = 'message'"),
+                processes=_count(tx, f"processes WHERE {PROCESS_IS_LIVE}"),
             )
 
         return await self._database.read(transaction)

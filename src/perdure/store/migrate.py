@@ -16,17 +16,8 @@ from typing import Any
 
 from perdure.errors import DatabaseRefused
 
-REVISIONS = (
-    "0001",
-    "0002",
-    "0003",
-    "0004",
-    "0005",
-    "0006",
-    "0007",
-    "0008",
-    "0011",
-)  # in order, as the files in migrations/ are
+# The files of migrations/, in order.
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0011")
 HEAD = REVISIONS[-1]
 APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours
 

@@ -11,8 +11,10 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import split_session_key
+from perdure.core.states import PreviewState
 from perdure.core.turn import FINAL_STATES, TurnState
 from perdure.store import outbox
+from perdure.store.conditions import state_in
 from perdure.store.database import Database, Tx
 from perdure.store.outbox import OutboxReply
 
@@ -28,7 +30,7 @@ class StoredPreview(Struct, frozen=True):
     """A row of the table `previews`."""
 
     delivery_key: str
-    state: str
+    state: PreviewState
     receipt: str | None
     created_at: int
 
@@ -54,15 +56,23 @@ def _begin(tx: Tx, turn: str, key: str, epoch: int) -> Preview | None:
     row = tx.one(ours + tx.for_update, turn=turn, epoch=epoch)
     if row is None:
         return None
-    shown = tx.one("SELECT delivery_key, receipt FROM previews WHERE turn = :turn AND state = 'shown'", turn=turn)
+    shown = tx.one(
+        f"SELECT delivery_key, receipt FROM previews WHERE turn = :turn AND state = '{PreviewState.SHOWN}'",
+        turn=turn,
+    )
     if shown is not None:
         return Preview(shown[0], turn, key, shown[1])
-    tx.run("UPDATE previews SET state = 'lost' WHERE turn = :turn AND state = 'sending'", turn=turn)
+    tx.run(
+        f"UPDATE previews SET state = '{PreviewState.LOST}' "
+        f"WHERE turn = :turn AND state = '{PreviewState.SENDING}'",
+        turn=turn,
+    )
     name = f"{turn}.preview.{row[0]}"
     again = tx.one("SELECT count(*) FROM previews WHERE turn = :turn", turn=turn)
     preview = Preview(f"{name}.{again[0]}" if again and again[0] else name, turn, key)
     tx.run(
-        "INSERT INTO previews (delivery_key, turn, state, created_at) VALUES (:name, :turn, 'sending', :now)",
+        "INSERT INTO previews (delivery_key, turn, state, created_at) "
+        f"VALUES (:name, :turn, '{PreviewState.SENDING}', :now)",
         name=preview.delivery_key,
         turn=turn,
         now=tx.time,
@@ -75,7 +85,7 @@ def _record_shown(tx: Tx, preview: Preview, receipt: str) -> bool:
     over = row is None or TurnState(row[0]) in FINAL_STATES
     tx.run(
         "UPDATE previews SET state = :state, receipt = :receipt WHERE delivery_key = :name",
-        state="settled" if over else "shown",
+        state=(PreviewState.SETTLED if over else PreviewState.SHOWN).value,
         receipt=receipt,
         name=preview.delivery_key,
     )
@@ -86,10 +96,13 @@ def _record_shown(tx: Tx, preview: Preview, receipt: str) -> bool:
 
 def settle(tx: Tx, turn: str) -> str | None:
     """End the turn's previews; return the receipt of the one that must be replaced, or None."""
-    shown = tx.one("SELECT receipt FROM previews WHERE turn = :turn AND state = 'shown'", turn=turn)
+    shown = tx.one(
+        f"SELECT receipt FROM previews WHERE turn = :turn AND state = '{PreviewState.SHOWN}'", turn=turn
+    )
     tx.run(
-        "UPDATE previews SET state = CASE state WHEN 'shown' THEN 'settled' ELSE 'lost' END "
-        "WHERE turn = :turn AND state IN ('sending', 'shown')",
+        f"UPDATE previews SET state = CASE state WHEN '{PreviewState.SHOWN}' THEN '{PreviewState.SETTLED}' "
+        f"ELSE '{PreviewState.LOST}' END WHERE turn = :turn "
+        f"AND {state_in((PreviewState.SENDING, PreviewState.SHOWN))}",
         turn=turn,
     )
     return shown[0] if shown else None
@@ -109,4 +122,4 @@ def of_turn(tx: Tx, turn: str) -> list[StoredPreview]:
         "SELECT delivery_key, state, receipt, created_at FROM previews WHERE turn = :turn ORDER BY created_at",
         turn=turn,
     )
-    return [StoredPreview(*row) for row in rows]
+    return [StoredPreview(row[0], PreviewState(row[1]), row[2], row[3]) for row in rows]

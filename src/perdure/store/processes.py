@@ -7,7 +7,6 @@ matches in its output and their notice. A turn that has seen the end in a tool r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -16,9 +15,10 @@ from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.journal import ObservedExit, fold
 from perdure.core.session import SessionState
+from perdure.core.states import ProcessState
 from perdure.core.storable_text import to_json
 from perdure.store import journal, outbox, reports, sessions
-from perdure.store.conditions import TURN_IS_OPEN
+from perdure.store.conditions import PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.inbox import InboxKind
 from perdure.store.outbox import OutboxReply
@@ -51,7 +51,7 @@ class Process(Struct, frozen=True):
     noticed_at: int | None
     unnoticed: int
     strikes: int
-    state: Literal["live", "ended", "lost"]
+    state: ProcessState
     exit_code: int | None
     signal: int | None
     started_at: int
@@ -109,10 +109,15 @@ class MatchNotice(Struct, frozen=True):
 
 _COLUMN_NAMES = Process.__struct_fields__
 _COLUMNS = ", ".join(_COLUMN_NAMES)
+_STATE_INDEX = _COLUMN_NAMES.index("state")
 _ABANDONED = (
-    f"SELECT {_COLUMNS} FROM processes p WHERE p.state = 'live' AND NOT EXISTS (SELECT 1 FROM runs r "
+    f"SELECT {_COLUMNS} FROM processes p WHERE p.{PROCESS_IS_LIVE} AND NOT EXISTS (SELECT 1 FROM runs r "
     "WHERE r.instance = p.instance AND (r.ended_at IS NULL OR r.heartbeat_at > :limit)) ORDER BY p.id"
 )
+
+
+def _as_process(row: Row) -> Process:
+    return Process(*(*row[:_STATE_INDEX], ProcessState(row[_STATE_INDEX]), *row[_STATE_INDEX + 1 :]))
 
 
 class Processes:
@@ -146,7 +151,7 @@ class Processes:
 
     async def delete(self, process: Process) -> None:
         """Delete the record of a process that never started, and never will."""
-        sql = "DELETE FROM processes WHERE id = :id AND state = 'live'"
+        sql = f"DELETE FROM processes WHERE id = :id AND {PROCESS_IS_LIVE}"
         await self._database.write(lambda tx: tx.run(sql, id=process.id), key=process.key)
 
     async def record_matches(
@@ -178,14 +183,17 @@ class Processes:
 
     async def of_chat(self, turn: str, limit: int = 50) -> list[Process]:
         """Return the processes of a turn's key, the live ones first, then the newest first."""
-        condition = "key = (SELECT key FROM turns WHERE id = :turn) ORDER BY state <> 'live', id DESC LIMIT :limit"
+        condition = (
+            "key = (SELECT key FROM turns WHERE id = :turn) "
+            f"ORDER BY state <> '{ProcessState.LIVE}', id DESC LIMIT :limit"
+        )
         return await self._select(condition, turn=turn, limit=limit)
 
     async def live(self, key: str | None = None) -> list[Process]:
         """Return every live process, or those of one key."""
         if key is not None:
-            return await self._select("state = 'live' AND key = :key ORDER BY id", key=key)
-        found = await self._select("state = 'live'")  # sorted here: SQLite would read all rows by their ids
+            return await self._select(f"{PROCESS_IS_LIVE} AND key = :key ORDER BY id", key=key)
+        found = await self._select(PROCESS_IS_LIVE)  # sorted here: SQLite would read all rows by their ids
         return sorted(found, key=lambda process: process.id)
 
     async def abandoned(self) -> list[Process]:
@@ -193,11 +201,11 @@ class Processes:
         found = await self._database.read(
             lambda tx: tx.all(_ABANDONED, limit=tx.lease_clock() - ABANDONED_AFTER_MS)
         )
-        return [Process(*row) for row in found]
+        return [_as_process(row) for row in found]
 
     async def live_directories(self) -> set[str]:
         """Return the command directories of the live processes."""
-        sql = "SELECT directory FROM processes WHERE state = 'live'"
+        sql = f"SELECT directory FROM processes WHERE {PROCESS_IS_LIVE}"
         return await self._database.read(lambda tx: {row[0] for row in tx.all(sql)})
 
     async def page(self, after: str = "", limit: int = 100, *, newest: bool = False) -> list[Process]:
@@ -208,7 +216,7 @@ class Processes:
 
     async def _select(self, condition: str, **values: str | int) -> list[Process]:
         sql = f"SELECT {_COLUMNS} FROM processes WHERE {condition}"
-        return await self._database.read(lambda tx: [Process(*row) for row in tx.all(sql, **values)])
+        return await self._database.read(lambda tx: [_as_process(row) for row in tx.all(sql, **values)])
 
 
 def _first(found: list[Process]) -> Process | None:
@@ -217,7 +225,7 @@ def _first(found: list[Process]) -> Process | None:
 
 def _get_for_update(tx: Tx, process: str) -> Process | None:
     row = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE id = :id{tx.for_update}", id=process)
-    return Process(*row) if row else None
+    return _as_process(row) if row else None
 
 
 # ── beginning ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,7 +234,7 @@ def _get_for_update(tx: Tx, process: str) -> Process | None:
 def _record(tx: Tx, request: ProcessRequest, run: str) -> Process:
     known = tx.one(f"SELECT {_COLUMNS} FROM processes WHERE directory = :directory", directory=request.directory)
     if known is not None:
-        return Process(*known)
+        return _as_process(known)
     key, session, generation, person = _origin_of_turn(tx, request.turn)
     instance = tx.one("SELECT instance FROM runs WHERE id = :run", run=run)
     row: Row = (
@@ -241,11 +249,11 @@ def _record(tx: Tx, request: ProcessRequest, run: str) -> Process:
             instance[0] if instance else "",
         ),
         *(request.directory, request.command, int(request.notify), to_json(request.patterns)),
-        *(int(bool(request.patterns)), 0, 0, None, 0, 0, "live", None, None, tx.time, None, None),
+        *(int(bool(request.patterns)), 0, 0, None, 0, 0, ProcessState.LIVE.value, None, None, tx.time, None, None),
     )
     marks = ", ".join(f":{name}" for name in _COLUMN_NAMES)
     tx.run(f"INSERT INTO processes ({_COLUMNS}) VALUES ({marks})", **dict(zip(_COLUMN_NAMES, row, strict=True)))
-    return Process(*row)
+    return _as_process(row)
 
 
 def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
@@ -281,15 +289,15 @@ def _mark_ended(tx: Tx, process: str, end: ProcessEnd, told: str) -> Process | N
     """Record the end, once; None: it is on record already."""
     row = tx.one(
         "UPDATE processes SET state = :state, exit_code = :code, signal = :signal, ended_at = :now, told = :told "
-        f"WHERE id = :id AND state = 'live' RETURNING {_COLUMNS}",
-        state="lost" if end.lost else "ended",
+        f"WHERE id = :id AND {PROCESS_IS_LIVE} RETURNING {_COLUMNS}",
+        state=(ProcessState.LOST if end.lost else ProcessState.ENDED).value,
         code=end.exit_code,
         signal=end.signal,
         now=tx.time,
         told=told,
         id=process,
     )
-    return Process(*row) if row else None
+    return _as_process(row) if row else None
 
 
 def _report(tx: Tx, process: Process, event: str, text: str, kind: InboxKind, *, starter_allowed: bool) -> str:
@@ -339,7 +347,7 @@ def _record_matches(
     starter_allowed: bool,
 ) -> str | None:
     row = _get_for_update(tx, process)
-    if row is None or row.state != "live" or not row.watching or row.scanned != matches.since:
+    if row is None or row.state is not ProcessState.LIVE or not row.watching or row.scanned != matches.since:
         return None
     # If the clock was set back, the notice is not early.
     early = row.noticed_at is not None and 0 <= tx.time - row.noticed_at < NOTICE_INTERVAL_MS and not matches.slow

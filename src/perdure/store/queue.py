@@ -12,10 +12,12 @@ from perdure.core.commands import read_command
 from perdure.core.journal import JournalRecord, MessagesJoined
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queue import Fate, QueueMode, QueueRules, WaitingMessage, is_due, messages_of_next_turn
+from perdure.core.states import InboxState
 from perdure.core.storable_text import to_json
 from perdure.core.turn import TurnState
 from perdure.store import attachments, busy_modes, inbox, outbox, transitions
 from perdure.store.chat_commands import ChatCommand
+from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
@@ -23,17 +25,17 @@ from perdure.store.transitions import Turn
 # A message behind a command waits until the command was executed: after `/new`, "hello" goes to the new session.
 BEFORE_COMMANDS = (
     "position < coalesce((SELECT min(c.position) FROM inbox c "
-    f"WHERE c.key = :key AND c.state = 'waiting' AND c.kind = 'command'), {inbox.MAX_POSITION})"
+    f"WHERE c.key = :key AND c.{MESSAGE_WAITS} AND c.kind = 'command'), {inbox.MAX_POSITION})"
 )
 _ROW = "SELECT id, body, kind, manner, received_at, sent_at, position FROM inbox WHERE key = :key"
-_INTERRUPTING = f"{_ROW} AND state = 'waiting' AND manner = 'interrupt' AND {BEFORE_COMMANDS} ORDER BY position"
-_STEERING = f"{_ROW} AND state = 'waiting' AND manner = 'steer' AND {BEFORE_COMMANDS} ORDER BY position"
+_INTERRUPTING = f"{_ROW} AND {MESSAGE_WAITS} AND manner = 'interrupt' AND {BEFORE_COMMANDS} ORDER BY position"
+_STEERING = f"{_ROW} AND {MESSAGE_WAITS} AND manner = 'steer' AND {BEFORE_COMMANDS} ORDER BY position"
 _FIRST_WAITING = (
-    f"{_ROW} AND state = 'waiting' AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
+    f"{_ROW} AND {MESSAGE_WAITS} AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
     "ORDER BY position LIMIT 1"
 )
 _FOLLOWING = (
-    f"{_ROW} AND state = 'waiting' AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
+    f"{_ROW} AND {MESSAGE_WAITS} AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
     "AND position >= :first ORDER BY position"
 )
 
@@ -177,7 +179,7 @@ def _join(tx: Tx, turn: Turn, rules: QueueRules) -> list[JournalRecord] | None:
 
 # ── what is too old ─────────────────────────────────────────────────────────────────────────────────────────
 
-_TOO_OLD = "state = 'waiting' AND kind IN ('message', 'command') AND coalesce(sent_at, received_at) < :before"
+_TOO_OLD = f"{MESSAGE_WAITS} AND kind IN ('message', 'command') AND coalesce(sent_at, received_at) < :before"
 _KEYS_WITH_OLD = f"SELECT DISTINCT key FROM inbox WHERE {_TOO_OLD} ORDER BY key"
 
 
@@ -187,7 +189,7 @@ def _is_too_old(row: Row, before: int) -> bool:
 
 
 def _expire(tx: Tx, key: str, messages: list[str]) -> None:
-    sql = "UPDATE inbox SET state = 'expired' WHERE id = :id AND state = 'waiting'"
+    sql = f"UPDATE inbox SET state = '{InboxState.EXPIRED}' WHERE id = :id AND {MESSAGE_WAITS}"
     gone = sum(tx.run(sql, id=message) for message in messages)
     if gone:
         busy_modes.add_expired(tx, key, gone)
@@ -197,7 +199,9 @@ def _expire_key(key: str, before: int) -> Transaction[None]:
     def transaction(tx: Tx) -> None:
         _lock_queue(tx, key)
         gone = tx.run(
-            f"UPDATE inbox SET state = 'expired' WHERE key = :key AND {_TOO_OLD}", key=key, before=before
+            f"UPDATE inbox SET state = '{InboxState.EXPIRED}' WHERE key = :key AND {_TOO_OLD}",
+            key=key,
+            before=before,
         )
         busy_modes.add_expired(tx, key, gone)
 
@@ -240,11 +244,11 @@ def _amend(tx: Tx, change: Inbound, raw: str, key: str, rules: QueueRules) -> St
     written = msgspec.json.decode(row[3], type=Inbound) if row else None
     if row is None or written is None or written.sender.id != change.sender.id:
         return Stored("", "", key, fresh=False, fate=Fate.UNKNOWN)
-    if row[2] != "waiting":
+    if row[2] != InboxState.WAITING:
         return Stored(row[0], row[1], key, fresh=False, fate=Fate.TOO_LATE)
-    inbox.insert(tx, change, raw, key, row[1], "change", state="obeyed")
+    inbox.insert(tx, change, raw, key, row[1], "change", state=InboxState.OBEYED)
     if change.kind == "delete":
-        tx.run("UPDATE inbox SET state = 'deleted' WHERE id = :id", id=row[0])
+        tx.run(f"UPDATE inbox SET state = '{InboxState.DELETED}' WHERE id = :id", id=row[0])
         return Stored(row[0], row[1], key, fresh=True, fate=done)
     ended = _edit(tx, row[0], key, replace(written, text=change.text), rules)
     return Stored(row[0], row[1], key, fresh=True, fate=done, ended=ended)
@@ -266,8 +270,8 @@ def _update_message(
     tx: Tx, message: str, inbound: Inbound, kind: str, manner: QueueMode | None, bound: str | None
 ) -> None:
     tx.run(
-        "UPDATE inbox SET state = 'waiting', kind = :kind, manner = :manner, bound = :bound, body = :body "
-        "WHERE id = :id",
+        f"UPDATE inbox SET state = '{InboxState.WAITING}', kind = :kind, manner = :manner, bound = :bound, "
+        "body = :body WHERE id = :id",
         id=message,
         kind=kind,
         manner=manner,
@@ -323,7 +327,7 @@ def switch_mode(key: str, mode: QueueMode, since: int) -> Transaction[ModeSwitch
     def transaction(tx: Tx) -> ModeSwitch:
         tx.run("UPDATE leases SET mode = :mode WHERE key = :key", mode=mode, key=key)
         moved = tx.run(
-            "UPDATE inbox SET manner = :mode WHERE key = :key AND state = 'waiting' AND kind = 'message' "
+            f"UPDATE inbox SET manner = :mode WHERE key = :key AND {MESSAGE_WAITS} AND kind = 'message' "
             f"AND position > :since AND {BEFORE_COMMANDS}",
             mode=mode,
             key=key,

@@ -10,7 +10,9 @@ from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState
+from perdure.core.states import InboxState
 from perdure.store import inbox, outbox
+from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Row, Tx
 from perdure.store.inbox import InboxKind
 from perdure.store.outbox import OutboxReply
@@ -38,7 +40,7 @@ def insert(tx: Tx, about: ReportSubject, event: str, text: str, kind: InboxKind)
 def withdraw(tx: Tx, key: str, about: str) -> None:
     """Withdraw the waiting reports about a subject."""
     tx.run(
-        "UPDATE inbox SET state = 'withdrawn' WHERE key = :key AND state = 'waiting' "
+        f"UPDATE inbox SET state = '{InboxState.WITHDRAWN}' WHERE key = :key AND {MESSAGE_WAITS} "
         "AND kind IN ('report', 'aside') AND raw = :about",
         key=key,
         about=about,
@@ -46,7 +48,7 @@ def withdraw(tx: Tx, key: str, about: str) -> None:
 
 
 def is_waiting(tx: Tx, key: str, event: str) -> bool:
-    sql = "SELECT 1 FROM inbox WHERE key = :key AND state = 'waiting' AND event_key = :event"
+    sql = f"SELECT 1 FROM inbox WHERE key = :key AND {MESSAGE_WAITS} AND event_key = :event"
     return tx.one(sql, key=key, event=event) is not None
 
 
@@ -66,7 +68,7 @@ def convert_to_notice(tx: Tx, message: str) -> None:
 
 def _withdraw_and_notify(tx: Tx, row: Row, told: str) -> None:
     """Withdraw a report; if `told` is "notice", send its text to the chat instead."""
-    tx.run("UPDATE inbox SET state = 'withdrawn' WHERE id = :id", id=row[0])
+    tx.run(f"UPDATE inbox SET state = '{InboxState.WITHDRAWN}' WHERE id = :id", id=row[0])
     tx.run("UPDATE processes SET told = :told WHERE id = :id AND told = 'report'", told=told, id=row[2])
     if told == "notice":
         name = row[3].removeprefix("process:").replace(":", ".", 1)
@@ -75,9 +77,9 @@ def _withdraw_and_notify(tx: Tx, row: Row, told: str) -> None:
         outbox.enqueue(tx, row[4], None, OutboxReply(note.address, name, (text,)))
 
 
-_WAITING_REPORT = "SELECT id, body, raw, event_key, key, kind FROM inbox WHERE id = :id AND state = 'waiting'"
+_WAITING_REPORT = f"SELECT id, body, raw, event_key, key, kind FROM inbox WHERE id = :id AND {MESSAGE_WAITS}"
 _ORPHANED_REPORTS = (
-    "SELECT id, body, raw, event_key, key FROM inbox WHERE key = :key AND state = 'waiting' "
+    f"SELECT id, body, raw, event_key, key FROM inbox WHERE key = :key AND {MESSAGE_WAITS} "
     "AND kind IN ('report', 'aside') AND kind = 'report' "  # said as in the index of these rows
     f"AND session NOT IN (SELECT id FROM sessions WHERE key = :key AND state = '{SessionState.OPEN}') "
     "ORDER BY position"

@@ -16,6 +16,7 @@ from perdure.core.entries import NEWEST_ENTRY_VERSION
 from perdure.store.conditions import (
     ANY_AGENT,
     DELIVERY_IS_OPEN,
+    MESSAGE_WAITS,
     SESSION_IS_CURRENT,
     TURN_IS_OPEN,
     agent_of,
@@ -33,7 +34,7 @@ _LIVING = (
 # The chats in which something is to be done, each once.
 _WAITING_KEYS = (
     f"SELECT key FROM turns WHERE {TURN_IS_OPEN} "
-    "UNION SELECT key FROM inbox WHERE state = 'waiting' AND kind <> 'aside' "
+    f"UNION SELECT key FROM inbox WHERE {MESSAGE_WAITS} AND kind <> 'aside' "
     f"UNION SELECT key FROM outbox WHERE {DELIVERY_IS_OPEN}"
 )
 _WAITING_SERVICES = (

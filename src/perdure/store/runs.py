@@ -14,6 +14,7 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
+from perdure.core.states import RunEnding
 from perdure.store import outbox, run_services
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.run_services import RunCapabilities
@@ -98,7 +99,7 @@ class Runs:
                 run=run,
             )
             return tx.run(
-                "UPDATE runs SET ended_at = :now, ending = 'lost' "
+                f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' "
                 "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
                 now=now,
                 limit=now - LEASE_MS,
@@ -119,7 +120,8 @@ class Runs:
         """
         await self._database.write(
             lambda tx: tx.run(
-                "UPDATE runs SET ended_at = :now, ending = 'clean', heartbeat_at = :now, back_by = :back_by "
+                f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.CLEAN}', heartbeat_at = :now, "
+                "back_by = :back_by "
                 "WHERE id = :run AND ended_at IS NULL",
                 now=tx.lease_clock(),
                 back_by=tx.time + wait_ms if wait_ms else None,
@@ -158,7 +160,7 @@ def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch,
     for death in launch.deaths:
         _record_exit(tx, death)
     tx.run(
-        f"UPDATE runs SET ended_at = :now, ending = 'lost' WHERE ended_at IS NULL {ours}",
+        f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE ended_at IS NULL {ours}",
         now=tx.lease_clock(),
         instance=instance,
     )
@@ -178,8 +180,8 @@ def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch,
     )
     _notify_restart_requesters(tx)
     endings = [row[0] for row in before]
-    in_a_row = endings.index("clean") if "clean" in endings else len(endings)
-    lately = sum(ending == "lost" and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
+    in_a_row = endings.index(RunEnding.CLEAN) if RunEnding.CLEAN in endings else len(endings)
+    lately = sum(ending == RunEnding.LOST and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
     return RunStart(run, in_a_row, lately)
 
 
@@ -187,7 +189,7 @@ def _record_exit(tx: Tx, death: ExitReport) -> None:
     """Record how the run of that launch died; a run that stopped cleanly did not die."""
     tx.run(
         "UPDATE runs SET died_at = :at, exit_code = :code "
-        "WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = 'lost')",
+        f"WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = '{RunEnding.LOST}')",
         at=death.at,
         code=death.code,
         launch=death.launch,

@@ -23,6 +23,7 @@ from perdure.core.recovery.tail import PERSON_RULE
 from perdure.core.session import CancelReason, ResetRule, SessionState, due_reset_reason
 from perdure.core.turn import TurnState
 from perdure.store import inbox, leases, outbox, previews, reports, sessions, transitions
+from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.outbox import OutboxReply
@@ -113,7 +114,7 @@ def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Tr
             or (turn and turn.state is not TurnState.INTERRUPTED)
         ):
             return None
-        if tx.one("SELECT 1 FROM processes WHERE session = :id AND state = 'live'", id=session.id):
+        if tx.one(f"SELECT 1 FROM processes WHERE session = :id AND {PROCESS_IS_LIVE}", id=session.id):
             return None
         last = tx.one("SELECT max(updated_at) FROM turns WHERE session = :id", id=session.id)
         seen = max(session.updated_at, last[0] or 0) if last else session.updated_at

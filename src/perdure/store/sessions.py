@@ -8,8 +8,9 @@ from perdure.core.address import parent_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.journal import TurnBegan, TurnInterrupted
 from perdure.core.session import Mark, RecoveryState, SessionState, derive_recovery_state
+from perdure.core.states import GoalState
 from perdure.core.turn import TurnState
-from perdure.store.conditions import SESSION_IS_CURRENT, TURN_IS_OPEN
+from perdure.store.conditions import GOAL_IS_ACTIVE, SESSION_IS_CURRENT, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import UNDONE_TURNS
 
@@ -128,7 +129,7 @@ def renew(tx: Tx, key: str, *, reason: str | None) -> str:
 def close_current(tx: Tx, key: str) -> None:
     """Close the key's session; its goal ends with it."""
     tx.run(
-        "UPDATE goals SET state = 'ended' WHERE state = 'active' AND session IN "
+        f"UPDATE goals SET state = '{GoalState.ENDED}' WHERE {GOAL_IS_ACTIVE} AND session IN "
         f"(SELECT id FROM sessions WHERE key = :key AND {SESSION_IS_CURRENT})",
         key=key,
     )

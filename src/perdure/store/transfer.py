@@ -19,6 +19,7 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.session import SessionState
+from perdure.core.states import AttachmentState, InboxState
 from perdure.core.storable_text import to_json
 from perdure.core.transfer.export_format import (
     ExportedAttachment,
@@ -249,7 +250,7 @@ def _messages(tx: Tx, session: str, keys: Iterable[str]) -> tuple[ExportedMessag
         files = _attachments(tx, key)
         sql = (
             f"SELECT {_MESSAGE_COLUMNS} FROM inbox i LEFT JOIN turns t ON t.id = i.turn WHERE i.key = :key "
-            "AND i.state <> 'rejected' AND coalesce(t.session, i.session) = :session"
+            f"AND i.state <> '{InboxState.REJECTED}' AND coalesce(t.session, i.session) = :session"
         )
         messages += [
             ExportedMessage(*(*row[:5], Raw(row[5]), *row[6:9], tuple(files[row[0]]), *row[9:]))
@@ -264,7 +265,8 @@ def _attachments(tx: Tx, key: str) -> dict[str, list[ExportedAttachment]]:
     sql = f"SELECT {_ATTACHMENT_COLUMNS} FROM attachments a JOIN inbox i ON i.id = a.inbox WHERE i.key = :key"
     for row in sorted(tx.all(sql, key=key), key=lambda row: (row[0], row[2])):
         file = ExportedAttachment(*row[1:])
-        files[row[0]].append(replace(file, state="referenced") if file.state == "fetched" else file)
+        fetched = file.state == AttachmentState.FETCHED
+        files[row[0]].append(replace(file, state=AttachmentState.REFERENCED.value) if fetched else file)
     return files
 
 

@@ -27,6 +27,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.session import CancelReason
+from perdure.core.states import InboxState
 from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
 from perdure.store import journal, leases, outbox, previews, sessions
 from perdure.store.conditions import TURN_IS_OPEN, state_in
@@ -87,7 +88,10 @@ def append_facts(tx: Tx, turn: Turn, entries: Sequence[Entry], *, late: bool = T
 
 def _return_messages(tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
     """Put the messages that leave the turn back into the queue, each at its position in the chat."""
-    sql = "UPDATE inbox SET state = 'waiting', turn = NULL WHERE id = :id AND turn = :turn AND state = 'taken'"
+    sql = (
+        f"UPDATE inbox SET state = '{InboxState.WAITING}', turn = NULL "
+        f"WHERE id = :id AND turn = :turn AND state = '{InboxState.TAKEN}'"
+    )
     for message in (each for entry in entries if isinstance(entry, MessagesReturned) for each in entry.messages):
         tx.run(sql, id=message, turn=turn.id)
 

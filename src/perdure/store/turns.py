@@ -13,6 +13,7 @@ from perdure.store import attachments, goals, journal, leases, outbox, processes
 from perdure.store.claims import Claim, claim
 from perdure.store.conditions import (
     DEAD_RUNS,
+    MESSAGE_WAITS,
     TURN_IS_OPEN,
     can_serve,
     lease_is_free_or_ours,
@@ -171,7 +172,7 @@ _LEASE_IS_FREE = f"{lease_is_free_or_ours('l')} AND {can_serve('l')} AND {may_mo
 _CLAIMABLE = (
     f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
     f"AND t.state = '{TurnState.QUEUED}' "
-    "AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.state = 'waiting' "
+    f"AND l.run = :run UNION SELECT i.key FROM inbox i JOIN leases l ON l.key = i.key WHERE i.{MESSAGE_WAITS} "
     f"AND i.kind NOT IN ('command', 'aside') AND {_LEASE_IS_FREE} AND NOT EXISTS "
     f"(SELECT 1 FROM turns b WHERE b.key = i.key AND b.{TURN_IS_OPEN} "
     f"AND b.{state_in((TurnState.QUEUED, TurnState.RUNNING))}) "

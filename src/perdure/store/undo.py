@@ -18,6 +18,7 @@ from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState
 from perdure.core.turn import FINAL_STATES
 from perdure.store import attachments, goals, inbox, journal, outbox, previews, sessions, transitions
+from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.transitions import TURN_COLUMNS, Turn, as_turn
@@ -101,7 +102,7 @@ def _undo_turn(tx: Tx, key: str, turn: Turn, by: Sender) -> UndoResult:
     journal.append(tx, turn.session, turn.id, [TurnUndone(by.id)])
     for receipt in outbox.withdraw_turn(tx, turn.id):
         previews.enqueue_ended_notice(tx, key, turn.id, receipt)
-    lives = tx.one("SELECT 1 FROM processes WHERE turn = :turn AND state = 'live'", turn=turn.id)
+    lives = tx.one(f"SELECT 1 FROM processes WHERE turn = :turn AND {PROCESS_IS_LIVE}", turn=turn.id)
     return UndoResult("done", _text_of_turn(view), _had_effects(view), lives is not None, goals.is_active(tx, key))
 
 

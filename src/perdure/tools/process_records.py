@@ -7,6 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from perdure.core.states import ProcessState
+
 
 class ProcessRecord(Struct, frozen=True):
     """A background process in the store."""
@@ -14,7 +16,7 @@ class ProcessRecord(Struct, frozen=True):
     id: str
     directory: str  # the name of its first directory
     command: str
-    state: str  # live, ended or lost, as far as it is known
+    state: ProcessState
     started_at: int
     exit_code: int | None = None
     signal: int | None = None

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.entries import ObservedExit
+from perdure.core.states import ProcessState
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, shell
@@ -99,7 +100,7 @@ def _status_text(use: Use, process: ProcessRecord, status: CommandStatus, output
         case CommandLost(problem):
             use.report_exit(ObservedExit(process.id, lost=True))
             return f"{process.id}: {problem}\n{output or texts.phrases.NO_OUTPUT}"
-        case CommandMissing() | CommandNeverStarted() if process.state != "live":
+        case CommandMissing() | CommandNeverStarted() if process.state is not ProcessState.LIVE:
             how = texts.processes.state_words(process.state, process.exit_code, process.signal)
             return f"{process.id}: {how}. {texts.processes.OUTPUT_DELETED}"
         case CommandUnreadable(problem):
@@ -113,7 +114,7 @@ def _status_text(use: Use, process: ProcessRecord, status: CommandStatus, output
 def exit_text(status: CommandEnded) -> str:
     """How a process ended, in a few words."""
     also = shell.exit_cause(status)
-    return texts.processes.state_words("ended", status.exit_code, status.signal) + (
+    return texts.processes.state_words(ProcessState.ENDED, status.exit_code, status.signal) + (
         f" ({also.rstrip('.')})" if also else ""
     )
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from perdure.core.roles import Role
 from perdure.core.session import SessionState
+from perdure.core.states import ProcessState
 from perdure.operations.resources import ListedDecisionResource, SessionResource, SettingResource, TurnResource
 from perdure.store.erasure import ErasedSession
 from perdure.store.inbox import ChatMessage
@@ -221,7 +222,7 @@ class ProcessResource(Struct, frozen=True):
     session: str
     turn: str
     command: str
-    state: Literal["live", "ended", "lost"]
+    state: ProcessState
     exit_code: int | None
     signal: int | None
     started_at: int

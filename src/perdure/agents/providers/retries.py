@@ -6,11 +6,13 @@ The count of failures is read from the journal, so that a restart does not reset
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from perdure.agents.api import TurnContext
 from perdure.core import texts
+from perdure.core.backoff import backoff_delay
 from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAsked, ModelFailed, TurnView
 from perdure.errors import ModelCallFailed, ModelError
 
@@ -64,7 +66,7 @@ def retry_delay(error: ModelCallFailed, before: Sequence[ModelFailed], backoff_s
         or (error.broke_off and broken >= MAX_INCOMPLETE_RETRIES)
     ):
         return None
-    wait = error.wait or backoff_seconds * 2 ** len(before)
+    wait = error.wait or backoff_delay(len(before) + 1, first=backoff_seconds, longest=math.inf)
     return wait if wait <= MAX_BACKOFF_SECONDS else None
 
 

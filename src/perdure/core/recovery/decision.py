@@ -87,9 +87,8 @@ class RecoveryRule(StrEnum):
     RESUME = "resume"
 
 
-ALONE_EVIDENCE = (
-    "alone"  # in the evidence of a decision to resume: recoveries run one at a time, and this one waits for it
-)
+# In the evidence of a decision to resume: recoveries run one at a time, and this one waits for its time.
+ALONE_EVIDENCE = "alone"
 
 
 # Rules that hold a turn back for good: a new message does not join such a turn, it supersedes it.

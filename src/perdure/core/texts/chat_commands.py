@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.core.session import SessionState
 from perdure.core.texts import phrases
 
 
@@ -51,7 +52,11 @@ def dropped(gave_up: bool) -> str:
     return "Given up." if gave_up else "There is nothing interrupted here to give up."
 
 
-_SESSION_STATES = {"open": "this one", "suspended": "suspended", "closed": "earlier"}
+_SESSION_STATES: dict[str, str] = {
+    SessionState.OPEN: "this one",
+    SessionState.SUSPENDED: "suspended",
+    SessionState.CLOSED: "earlier",
+}
 
 
 def session_list(found: Sequence[tuple[str, str, int, str]]) -> str:
@@ -61,7 +66,7 @@ def session_list(found: Sequence[tuple[str, str, int, str]]) -> str:
         f"{f'“{phrases.first_words(words)}”' if words else 'nothing was said'}"
         for name, state, age, words in found
     ]
-    if any(state != "open" for _, state, _, _ in found):
+    if any(state != SessionState.OPEN for _, state, _, _ in found):
         lines.append("/resume ID brings one of them back.")
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.core.commands import GOAL_GIVEN_UP, GOAL_REACHED
+from perdure.core.states import GoalState
 from perdure.core.texts import phrases
 
 
@@ -33,16 +34,16 @@ def started(budget: int, *, busy: bool) -> str:
 
 
 _STATES = {
-    "active": "It has had {turns} of at most {budget} turns, and goes on after every turn that completes.",
-    "reached": "It was reached in turn {turns}.",
-    "given_up": "It was given up in turn {turns}.",
-    "spent": "It has had its {budget} turns, and does not go on.",
-    "ended": "It was ended after {turns} of at most {budget} turns.",
+    GoalState.ACTIVE: "It has had {turns} of at most {budget} turns, and goes on after every turn that completes.",
+    GoalState.REACHED: "It was reached in turn {turns}.",
+    GoalState.GIVEN_UP: "It was given up in turn {turns}.",
+    GoalState.SPENT: "It has had its {budget} turns, and does not go on.",
+    GoalState.ENDED: "It was ended after {turns} of at most {budget} turns.",
 }
 NO_GOAL = "There is no goal here. /goal TEXT sets one."
 
 
-def status(text: str, state: str, turns: int, budget: int) -> str:
+def status(text: str, state: GoalState, turns: int, budget: int) -> str:
     return f"Goal: {phrases.clip(text, 500)}\n{_STATES[state].format(turns=turns, budget=budget)}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.core.states import ProcessState
 from perdure.core.texts import phrases
 
 WATCH_NEEDS_BACKGROUND = (
@@ -24,10 +25,10 @@ def started(process: str, *, notify: bool, patterns: Sequence[str]) -> str:
     return f"The process {process} runs in the background.{told}{watched}"
 
 
-def state_words(state: str, exit_code: int | None, signal: int | None) -> str:
-    if state == "live":
+def state_words(state: ProcessState, exit_code: int | None, signal: int | None) -> str:
+    if state is ProcessState.LIVE:
         return "running"
-    if state == "lost":
+    if state is ProcessState.LOST:
         return "outcome unknown"
     return f"ended by signal {signal}" if signal is not None else f"ended with exit code {exit_code}"
 

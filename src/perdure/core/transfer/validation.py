@@ -15,6 +15,7 @@ from perdure.core.journal import JournalRecord, TurnBegan, TurnView, decode_entr
 from perdure.core.messages import Inbound
 from perdure.core.queue import QUEUE_MODE_NAMES
 from perdure.core.session import SessionState
+from perdure.core.states import AttachmentState, InboxState
 from perdure.core.transfer.export_format import (
     ExportedDelivery,
     ExportedEntry,
@@ -27,9 +28,10 @@ from perdure.core.transfer.reader import decode_session, record_refusal, short_j
 from perdure.core.turn import OPEN_STATES, TurnState
 from perdure.errors import BadKey, IllegalMove, NewerEntry, RecordRefused
 
-MESSAGE_STATES = ("waiting", "taken", "obeyed", "withdrawn", "expired", "deleted")
+MESSAGE_STATES = tuple(state.value for state in InboxState if state is not InboxState.REJECTED)
 MESSAGE_KINDS = ("message", "command", "wish", "report", "aside", "change")
-FILE_STATES = ("referenced", "failed")  # a fetched file is exported as a reference
+# A fetched file is exported as a reference.
+FILE_STATES = (AttachmentState.REFERENCED.value, AttachmentState.FAILED.value)
 DELIVERY_STATES = tuple(state.value for state in DeliveryState if state is not DeliveryState.SENDING)
 
 
@@ -110,21 +112,23 @@ def _validate_message(message: ExportedMessage, turns: Collection[str], path: st
         _require_one_of(message.manner, QUEUE_MODE_NAMES, f"{path}.manner")
         _require_presence(message.manner, message.kind, "message", f"{path}.manner")
     _require_known_turn(message.turn, turns, f"{path}.turn")
-    _require_presence(message.turn, message.state, "taken", f"{path}.turn")
+    _require_presence(message.turn, message.state, InboxState.TAKEN, f"{path}.turn")
     try:
         msgspec.json.decode(message.body, type=Inbound)
     except msgspec.DecodeError as error:
         raise record_refusal(error, msgspec.json.decode(message.body), f"{path}.body") from None
     for number, file in enumerate(message.attachments):
         _require_one_of(file.state, FILE_STATES, f"{path}.attachments[{number}].state")
-        _require_presence(file.problem, file.state, "failed", f"{path}.attachments[{number}].problem")
+        _require_presence(
+            file.problem, file.state, AttachmentState.FAILED, f"{path}.attachments[{number}].problem"
+        )
 
 
 def _validate_delivery(delivery: ExportedDelivery, turns: Collection[str], path: str) -> None:
     _validate_key(delivery.key, f"{path}.key")
     _require_one_of(delivery.state, DELIVERY_STATES, f"{path}.state")
     _require_known_turn(delivery.turn, turns, f"{path}.turn")
-    _require_presence(delivery.position, delivery.state, "sent", f"{path}.position")
+    _require_presence(delivery.position, delivery.state, DeliveryState.SENT, f"{path}.position")
     parts = split_parts(delivery.lane)
     if not (len(parts) in (3, 4) and parts[1] in CHAT_KINDS and join_parts(*parts) == delivery.lane):
         raise RecordRefused(

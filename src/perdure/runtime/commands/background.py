@@ -17,6 +17,8 @@ from perdure.store.background_sessions import begin_background_session
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.inbox import MAX_POSITION
 
+RunByName = Callable[[ChatCommand, str, str], Awaitable[None]]
+
 BACKGROUND_USAGE = "/background [TEXT | stop N]"
 
 
@@ -27,7 +29,7 @@ class BackgroundCommand:
         self,
         run: GatewayRun,
         max_sessions: int,
-        run_by_name: Callable[[ChatCommand, str, str], Awaitable[None]],
+        run_by_name: RunByName,
     ) -> None:
         """`run_by_name` carries out another command, by its name and its arguments."""
         self._store = run.store
@@ -41,11 +43,11 @@ class BackgroundCommand:
         if aim is not None:
             await self._run_on_session(command, aim)
         elif is_background_verb(arguments):
-            await self._reply(command, texts.chat_commands.usage(BACKGROUND_USAGE, arguments))
+            await self._answer(command, texts.chat_commands.usage(BACKGROUND_USAGE, arguments))
         elif arguments:
             await self._begin_session(command, arguments)
         else:
-            await self._reply(
+            await self._answer(
                 command, "\n".join(await self.status_lines(command.key)) or texts.background.NONE_RUNNING
             )
 
@@ -71,7 +73,7 @@ class BackgroundCommand:
         """Carry out a command on a work. What comes of it is answered in the chat."""
         key = background_session_key(command.key, aim.number)
         if not await self._store.background_sessions.exists(key):
-            await self._reply(command, texts.background.unknown(aim.number))
+            await self._answer(command, texts.background.unknown(aim.number))
             return
         there = replace(command, key=key, bound=None, position=MAX_POSITION)
         if aim.verb == "answer":
@@ -85,5 +87,5 @@ class BackgroundCommand:
         answering = answers.answer_question(command.key, command.sender, text)
         await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
 
-    async def _reply(self, command: ChatCommand, text: str) -> None:
-        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
+    async def _answer(self, command: ChatCommand, text: str) -> None:
+        await self._store.chat_commands.answer(command, text, self._clock())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.core import texts
 from perdure.core.messages import Inbound
+from perdure.core.states import GoalState
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.goals import Goal, end_goal, set_goal
@@ -21,7 +22,7 @@ class GoalCommand:
         if not arguments:
             goal = await self._store.goals.of_key(command.key)
             text = texts.goals.NO_GOAL if goal is None else _goal_line(goal)
-            await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
+            await self._store.chat_commands.answer(command, text, self._clock())
         elif arguments.lower() == "off":
             await self._store.chat_commands.execute(
                 command, end_goal(command.key), texts.goals.ended, self._clock()
@@ -39,7 +40,7 @@ class GoalCommand:
     async def status_lines(self, key: str) -> list[str]:
         """What `/status` tells of a goal that may go on."""
         goal = await self._store.goals.of_key(key)
-        return [_goal_line(goal)] if goal is not None and goal.state == "active" else []
+        return [_goal_line(goal)] if goal is not None and goal.state is GoalState.ACTIVE else []
 
 
 def _goal_line(goal: Goal) -> str:

@@ -24,25 +24,23 @@ class InspectCommands:
         control: GatewayControl,
         access: Access,
         status_lines: Sequence[StatusLines],
-        reply: Callable[[ChatCommand, str], Awaitable[None]],
     ) -> None:
         self._store = run.store
         self._clock = run.clocks.wall
         self._control = control
         self._access = access
         self._status_lines = status_lines
-        self._reply = reply
         self.specs: Sequence[CommandSpec] = ()  # that `/help` lists
 
     async def help(self, command: ChatCommand, _: str) -> None:
         width = max(len(spec.usage) for spec in self.specs)
         lines = [f"{spec.usage:{width}}  {spec.summary}" for spec in self.specs]
-        await self._reply(command, "\n".join(lines))
+        await self._answer(command, "\n".join(lines))
 
     async def status(self, command: ChatCommand, _: str) -> None:
         lines = [line for lines_of in self._status_lines for line in await lines_of(command.key)]
         lines += await self._processes(command.key)
-        await self._reply(
+        await self._answer(
             command, "\n".join([*self._control.describe(), *await self._explanation(command), *lines])
         )
 
@@ -58,10 +56,10 @@ class InspectCommands:
         person, role = command.sender, await self._access.role(command.address, command.sender)
         there = {"shared": decode_session_key(command.key).shared, "alone": command.address.kind == "dm"}
         text = texts.people.who_you_are(person.id, person.name, role, **there) if role else ""
-        await self._reply(command, text)
+        await self._answer(command, text)
 
     async def why(self, command: ChatCommand, _: str) -> None:
-        await self._reply(command, "\n".join(await self._explanation(command)))
+        await self._answer(command, "\n".join(await self._explanation(command)))
 
     async def _explanation(self, command: ChatCommand) -> list[str]:
         session = await self._store.sessions.current(command.key)
@@ -72,4 +70,7 @@ class InspectCommands:
     async def sessions(self, command: ChatCommand, _: str) -> None:
         now, found = self._clock(), await self._store.sessions.newest_of_key(command.key)
         shown = [(each.id, each.state.value, now - each.updated_at, words) for each, words in found]
-        await self._reply(command, texts.chat_commands.session_list(shown))
+        await self._answer(command, texts.chat_commands.session_list(shown))
+
+    async def _answer(self, command: ChatCommand, text: str) -> None:
+        await self._store.chat_commands.answer(command, text, self._clock())

@@ -37,7 +37,7 @@ class QueueCommand:
         if arguments:
             await self._queue_text(command, arguments, "steer", lambda put: texts.queue.steered(busy=put.busy))
         else:
-            await self._reply(command, texts.queue.STEER_TEXT_MISSING)
+            await self._answer(command, texts.queue.STEER_TEXT_MISSING)
 
     async def status_lines(self, key: str) -> list[str]:
         """What `/status` tells, where the mode is not the usual one; how many wait is told anyway."""
@@ -47,7 +47,7 @@ class QueueCommand:
     async def _show(self, command: ChatCommand) -> None:
         mode = await self._store.queue.mode(command.key, self._rules.mode)
         waiting = await self._store.inbox.count_waiting(command.key)
-        await self._reply(command, texts.queue.status(mode, waiting))
+        await self._answer(command, texts.queue.status(mode, waiting))
 
     async def _switch(self, command: ChatCommand, mode: QueueMode) -> None:
         now = self._clock()
@@ -68,5 +68,5 @@ class QueueCommand:
             command, putting, lambda put: say(put) if put.taken else texts.queue.full(cap), now
         )
 
-    async def _reply(self, command: ChatCommand, text: str) -> None:
-        await self._store.chat_commands.execute(command, lambda _: None, lambda _: text, self._clock())
+    async def _answer(self, command: ChatCommand, text: str) -> None:
+        await self._store.chat_commands.answer(command, text, self._clock())

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.runtime.access import Right
+from perdure.core.roles import Right
 from perdure.store.chat_commands import ChatCommand
 
 RunCommand = Callable[[ChatCommand, str], Awaitable[None]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from perdure.core import texts
 from perdure.core.session import CancelReason
-from perdure.core.turn import FINAL_STATES
+from perdure.core.turn import FINAL_STATES, TurnState
 from perdure.store.audit import StoreAudit
 from perdure.testing.drill.people import DrillPeople, WrittenMessage
 from perdure.testing.drill.report import (
@@ -85,7 +85,7 @@ class FaultFinder:
     def _is_answered(self, written: WrittenMessage, turn: str, state: str) -> bool:
         """Tell whether people saw the mark of the answer, or the reply that reports the failure of the turn."""
         marked = any(written.mark in each.text for each in self._people.seen(written.conversation))
-        return marked or (state == "failed" and self._people.has_reply_about(written, f"{turn}:"))
+        return marked or (state == TurnState.FAILED and self._people.has_reply_about(written, f"{turn}:"))
 
     def _missing_exit_reports(self) -> Iterator[str]:
         for conversation in self._record.conversations:

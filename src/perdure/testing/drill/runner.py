@@ -27,9 +27,8 @@ from perdure.testing.drill.settings import clock_step_seconds, drill_settings, m
 from perdure.testing.simulated_platform import SimulatedPlatform
 
 POLL_SECONDS = 0.01  # seconds between two probes
-ROUNDS_PER_ORDERLY_STOP = (
-    4  # rounds; after an orderly stop several recoveries go on at once, as they do in everyday life
-)
+# After an orderly stop several recoveries go on at once, as they do in everyday life.
+ROUNDS_PER_ORDERLY_STOP = 4
 
 
 class _DrillStuck(Exception):

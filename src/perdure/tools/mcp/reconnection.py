@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.core import texts
+from perdure.core.backoff import backoff_delay
 from perdure.core.effects import Effect
 from perdure.core.storable_text import make_storable
 from perdure.core.tools import Tool, Use
@@ -50,14 +51,14 @@ class ReconnectingServer:
         `cancel()`: a second `cancel()` would interrupt the orderly end of a server's process, and leave it alive.
         """
         with scope:
-            pause = FIRST_PAUSE_SECONDS
+            failures = 0
             while True:
                 began = time.monotonic()
                 await self._connect_once()
-                pause = FIRST_PAUSE_SECONDS if time.monotonic() - began >= MAX_PAUSE_SECONDS else pause
+                failures = 1 if time.monotonic() - began >= MAX_PAUSE_SECONDS else failures + 1
+                pause = backoff_delay(failures, first=FIRST_PAUSE_SECONDS, longest=MAX_PAUSE_SECONDS)
                 self._log_event(logging.WARNING, "mcp_disconnected", problem=self.problem, retry_in=pause)
                 await asyncio.sleep(pause)
-                pause = min(MAX_PAUSE_SECONDS, pause * 2)
 
     def restart_wait(self) -> None:
         """Let callers of `wait_until_settled` wait for the server again, for its `startup_timeout` from now on."""

@@ -7,6 +7,7 @@ from starlette.responses import FileResponse, Response
 
 from perdure.core import texts
 from perdure.core.messages import Attachment
+from perdure.core.states import AttachmentState
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, NotFound
 from perdure.runtime.gateway import Gateway
 from perdure.store.attachments import StoredAttachment
@@ -73,8 +74,8 @@ async def find_uploads(gateway: Gateway, ids: tuple[str, ...]) -> tuple[Attachme
 
 
 def _missing_file_hint(stored: StoredAttachment | None) -> str:
-    if stored is not None and stored.state == "failed":
+    if stored is not None and stored.state is AttachmentState.FAILED:
         return texts.http.file_not_fetched(stored.problem)
-    if stored is not None and stored.state == "referenced":
+    if stored is not None and stored.state is AttachmentState.REFERENCED:
         return texts.http.FILE_NOT_FETCHED_YET
     return texts.http.FILE_IDS_HINT

@@ -12,6 +12,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.states import RunEnding
+from perdure.core.turn import OPEN_STATES
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.ids import wall_clock
@@ -117,7 +119,7 @@ class MetricsApi:
 
 
 def _open_samples(counts: OpenCounts) -> Iterator[Sample]:
-    for state in ("queued", "running", "waiting", "interrupted"):
+    for state in OPEN_STATES:
         yield "perdure_turns", {"state": state}, getattr(counts, state)
     yield "perdure_sessions_suspended", {}, counts.suspended
     yield "perdure_inbox_waiting", {}, counts.messages
@@ -128,7 +130,7 @@ def _recovery_samples(found: RecoveryCounts) -> Iterator[Sample]:
     yield "perdure_interruptions_total", {}, found.interruptions
     for (decision, rule), count in sorted(found.decisions.items()):
         yield "perdure_recovery_decisions_total", {"decision": decision, "rule": rule}, count
-    for ending in ("clean", "lost"):
+    for ending in RunEnding:
         yield "perdure_runs_ended_total", {"ending": ending}, found.runs.get(ending, 0)
 
 

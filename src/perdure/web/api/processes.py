@@ -9,6 +9,7 @@ from msgspec import structs
 from starlette.requests import Request
 
 from perdure.core import texts
+from perdure.core.states import ProcessState
 from perdure.operations.resources import cut_page
 from perdure.runtime.gateway import Gateway
 from perdure.store.processes import Process
@@ -61,7 +62,7 @@ async def read_process_output(gateway: Gateway, process: Process, offset: int | 
 def _read_output(process: Process, directory: Path, offset: int | None) -> ProcessOutputResponse:
     size = keeper.output_size(directory)
     begin = max(0, size - MAX_OUTPUT_BYTES) if offset is None else offset
-    final = process.state != "live"
+    final = process.state is not ProcessState.LIVE
     text, after = keeper.read_output_text(directory, begin, MAX_OUTPUT_BYTES, final=final)
     return ProcessOutputResponse(
         **structs.asdict(process_resource(process)),

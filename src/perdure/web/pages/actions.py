@@ -8,6 +8,8 @@ from urllib.parse import quote
 from perdure.core import texts
 from perdure.core.entries import QuestionAsked
 from perdure.core.messages import question_id
+from perdure.core.session import SessionState
+from perdure.core.turn import TurnState
 from perdure.operations.resources import DeliveryResource, PersonResource
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
@@ -15,6 +17,7 @@ from perdure.web.pages.filters import chat_label
 from perdure.web.schemas import ActionResource
 
 DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
+_STOPPABLE_STATES = (TurnState.QUEUED, TurnState.RUNNING, TurnState.WAITING)
 
 
 def make_action(
@@ -29,17 +32,17 @@ def make_action(
 
 def session_actions(session: Session, open_turn: Turn | None) -> list[ActionResource]:
     """The verbs that a session allows; `open_turn` is the open turn of its chat, if there is one."""
-    if session.state == "closed":
+    if session.state is SessionState.CLOSED:
         bring_back = make_action(
             "bring_back", f"/api/sessions/{quote(session.id)}/resume", about=chat_label(session.key)
         )
         return [] if open_turn else [bring_back]
     turn = open_turn.state if open_turn is not None and open_turn.session == session.id else None
     possible = {
-        "resume": turn == "interrupted" or session.state == "suspended",
-        "drop": turn == "interrupted",
-        "stop": turn in ("queued", "running", "waiting"),
-        "suspend": session.state == "open",
+        "resume": turn is TurnState.INTERRUPTED or session.state is SessionState.SUSPENDED,
+        "drop": turn is TurnState.INTERRUPTED,
+        "stop": turn in _STOPPABLE_STATES,
+        "suspend": session.state is SessionState.OPEN,
     }
     verbs = [verb for verb, can in possible.items() if can]
     return _session_verb_actions(session.id, session.key, *verbs)
@@ -47,9 +50,9 @@ def session_actions(session: Session, open_turn: Turn | None) -> list[ActionReso
 
 def turn_actions(turn: Turn, question: QuestionAsked | None) -> list[ActionResource]:
     """The verbs that a turn allows, and the answers to the question that it waits for."""
-    if turn.state == "interrupted":
+    if turn.state is TurnState.INTERRUPTED:
         return _session_verb_actions(turn.session, turn.key, "resume", "drop")
-    if turn.state not in ("queued", "running", "waiting"):
+    if turn.state not in _STOPPABLE_STATES:
         return []
     return [
         *(_answer_actions(turn, question) if question else ()),

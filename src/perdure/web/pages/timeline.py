@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field, json
 
 from perdure.core import texts
+from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState
 from perdure.core.timeline import AttemptSpan, Span, is_planned_stop
 from perdure.operations.resources import (
     DecisionResource,
@@ -18,11 +19,8 @@ from perdure.operations.resources import (
 )
 from perdure.web.pages.filters import capitalised, duration
 
-WIDTH, LEFT_MARGIN, RIGHT_MARGIN = (
-    1000.0,
-    92.0,
-    14.0,
-)  # in SVG units; the names of the lanes stand in the left margin
+# In SVG units; the names of the lanes stand in the left margin.
+WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0
 ROW_HEIGHT, TOP_MARGIN = 30.0, 26.0
 MIN_BAR_WIDTH = 3.0  # keeps bars without duration visible
 LETTER_WIDTH = 6.6  # on average
@@ -214,10 +212,10 @@ def _span_bar(each: Span, now: int) -> TimelineBar:
 
 
 def _delivery_bar(each: DeliveryResource, now: int) -> TimelineBar:
-    settled = each.state not in ("owed", "sending", "unknown")
+    settled = each.state not in OPEN_DELIVERY_STATES
     end = each.updated_at if settled else max(now, each.created_at)
     title = f"Reply, part {each.part + 1}: {duration(end - each.created_at)}, {each.state}"
-    kind = "reply" if each.state == "sent" else "reply failed" if settled else "reply"
+    kind = "reply" if each.state is DeliveryState.SENT else "reply failed" if settled else "reply"
     return TimelineBar(each.created_at, end, kind, title, each.state, "" if settled else "open")
 
 

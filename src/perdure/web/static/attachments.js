@@ -21,7 +21,7 @@ export function attachmentList(attachments = []) {
 
 /** @param {Attachment} attachment */
 function attachmentElements({ id, name, media_type: type = "", size, state = "fetched" }) {
-  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, texts.attachments.states[state] ?? state)];
+  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, texts.lookUp(texts.attachments.states, state) ?? state)];
   const path = `/api/attachments/${id}`;
   const image = IMAGE_TYPES.has(type) ? [el("img", { src: path, alt: "", loading: "lazy" })] : [];
   return [el("a", { href: path, download: name }, ...image, name), el("span", { className: "quiet" }, formatBytes(size))];

@@ -30,7 +30,7 @@ export class QuestionCard {
 
   /** @param {string} answer */
   showAnswer(answer) {
-    this.#close(texts.question.verdicts[answer] ?? texts.question.answered(answer));
+    this.#close(texts.lookUp(texts.question.verdicts, answer) ?? texts.question.answered(answer));
   }
 
   /** Close the card of a turn that has ended without an answer. */

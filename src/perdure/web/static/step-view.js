@@ -92,6 +92,6 @@ export class StepView {
   /** @param {string} state */
   #setState(state) {
     this.element.dataset.state = state;
-    this.state.replaceChildren(el("span", { className: "unseen" }, texts.step.states[state] ?? state));
+    this.state.replaceChildren(el("span", { className: "unseen" }, texts.lookUp(texts.step.states, state) ?? state));
   }
 }

@@ -7,6 +7,17 @@ import { formatClock, formatDuration, formatTime, plural } from "./format.js";
 
 /** @typedef {Record<string, string>} Texts texts by a value of the HTTP API */
 
+/**
+ * The text for a key; undefined for a key that is not in the table, also for one that every object has.
+ *
+ * @param {Record<string, string>} table
+ * @param {string} key
+ * @returns {string | undefined}
+ */
+export function lookUp(table, key) {
+  return Object.hasOwn(table, key) ? table[key] : undefined;
+}
+
 export const page = {
   title: "Perdure",
   titleOf: (/** @type {string} */ chat) => `${chat} · Perdure`,

@@ -82,7 +82,7 @@ export class TurnView {
       case "failed":
         return this.status.set(texts.turn.failed, "bad");
       case "cancelled":
-        return this.status.set(texts.turn.cancellations[event.why] ?? texts.turn.cancelled);
+        return this.status.set(texts.lookUp(texts.turn.cancellations, event.why) ?? texts.turn.cancelled);
       case "undone":
         return this.status.set(texts.turn.undone);
       default:
@@ -104,7 +104,7 @@ export class TurnView {
     this.#interruptions += 1;
     this.#isInterrupted = true;
     for (const step of this.#steps.values()) step.markInterrupted();
-    this.shown.addMilestone("cut", texts.turn.interruptions[reason] ?? texts.turn.interruption);
+    this.shown.addMilestone("cut", texts.lookUp(texts.turn.interruptions, reason) ?? texts.turn.interruption);
     this.status.set(texts.turn.interrupted, "warn");
     this.shown.preview.hidden = true;
   }
