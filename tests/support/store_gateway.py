@@ -36,6 +36,7 @@ from perdure.store.claims import Claim
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.outbox import OutboxDelivery, OutboxReply
+from perdure.store.run_services import RunCapabilities
 from perdure.store.transitions import Turn
 
 T = TypeVar("T")
@@ -137,13 +138,16 @@ class StoreConnection:
         return next(self._ticks)
 
     async def open(
-        self, wrap: Callable[[Database], Database] = lambda database: database, launch: GatewayLaunch | None = None
+        self,
+        wrap: Callable[[Database], Database] = lambda database: database,
+        launch: GatewayLaunch | None = None,
+        capabilities: RunCapabilities | None = None,
     ) -> Self:
         """Open the database and begin a run, as the supervisor's launch if there is one."""
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
         self._store = Store(wrap(database))
-        self.run = (await self.store.runs.begin(self.instance, "0", launch)).run
+        self.run = (await self.store.runs.begin(self.instance, "0", launch, capabilities)).run
         return self
 
     async def stop(self) -> None:

@@ -14,7 +14,7 @@ from perdure.containment import refuse_task_exits
 from perdure.core import texts
 from perdure.core.exit_report import GatewayLaunch
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.errors import PerdureError
+from perdure.errors import ConfigurationError, PerdureError
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
@@ -181,6 +181,7 @@ class Gateway:
 
     async def _serve(self, on_ready: Callable[[], None]) -> str:
         started = await self._begin_run()
+        await self._refuse_another_account(started.run)
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
@@ -201,6 +202,20 @@ class Gateway:
         if not await self._failures.retry("run_delayed", begin):
             raise PerdureError("the start of this run could not be recorded; the log says why")
         return begun[-1]
+
+    async def _refuse_another_account(self, run: str) -> None:
+        """End the run if another gateway has a platform by another account: chats say only the platform."""
+        found: list[tuple[str, str, str] | None] = []
+
+        async def look() -> None:
+            found.append(await self.store.run_services.account_conflict(run))
+
+        await self._failures.retry("start_delayed", look)
+        for conflict in (each for each in found if each is not None):
+            await self.store.runs.end(run)
+            raise ConfigurationError(
+                texts.platforms.another_account(*conflict), hint=texts.platforms.ANOTHER_ACCOUNT_HINT
+            )
 
     def _capabilities(self) -> RunCapabilities:
         """What this gateway can serve: its agent on each of its platforms."""

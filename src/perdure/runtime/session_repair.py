@@ -59,7 +59,7 @@ class SessionRepair:
         return any(run.can_serve(address.platform, agent, NEWEST_ENTRY_VERSION + 1) for run in runs)
 
     async def notify_if_unreadable(self, key: str) -> None:
-        """Leave a session that this version cannot read to newer gateways; if there is none, tell its chat, once."""
+        """Leave a session that this version cannot read to newer gateways; without one, tell its chat, once."""
         session = await self._store.sessions.current(key)
         if session is None:
             return

@@ -93,7 +93,7 @@ class Loops:
             has_running_command=self.command_cleanup.has_running_command,
         )
         self.commands = CommandLoop(run, self.runner, control, self.access, _command_limits(settings))
-        self._message_expiry = MessageExpiry(run, settings.queue_rules)
+        self._message_expiry = MessageExpiry(run, settings.queue_rules, int(settings.delivery.max_age * 1000))
         self._router = MessageRouter(run.wakeups, self.runner, self.slots, self.notices, control)
         self._intake = Intake(run, settings, self.access, self._router)
         self._platform_start = PlatformStart(

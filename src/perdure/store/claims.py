@@ -66,9 +66,11 @@ def claim(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
 
 def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
     """Let a person's next message answer the question that the turn waits with."""
+    if leases.holder(tx, turn.key) != run:  # before its journal is read: a newer version may have written there
+        return turn
     asked = answers.waiting_question(tx, turn)
     row = tx.one(_NEXT_MESSAGE + tx.for_update, key=turn.key, after=asked.position) if asked else None
-    if asked is None or row is None or leases.holder(tx, turn.key) != run:
+    if asked is None or row is None:
         return turn
     if rules.await_files and attachments.any_pending(tx, [row]):
         return turn
@@ -87,8 +89,10 @@ def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn 
     Nothing happens before a decision was made, while only messages from before the interruption wait, or while
     the message still waits for its files.
     """
+    if leases.holder(tx, turn.key) != run:
+        return turn
     view = read_view(tx, turn)
-    if view.last_decision is None or view.last_interruption is None or leases.holder(tx, turn.key) != run:
+    if view.last_decision is None or view.last_interruption is None:
         return turn
     if view.last_decision.evidence.get(ALONE_EVIDENCE):
         return turn  # recoveries run one at a time: the message moves this one to the head of the queue

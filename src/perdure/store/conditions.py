@@ -74,9 +74,10 @@ def agent_of(key: str) -> str:
 
 def has_service(lease: str, run: str = ":run") -> str:
     """Return the condition that a run has the agent and the platform of a lease; one that does not say has all."""
+    platform, agent = platform_of(f"{lease}.key"), agent_of(f"{lease}.key")
     return (
-        f"(EXISTS (SELECT 1 FROM run_services v WHERE v.run = {run} "
-        f"AND v.platform = {platform_of(f'{lease}.key')} AND v.agent IN ('{ANY_AGENT}', {agent_of(f'{lease}.key')})) "
+        f"(EXISTS (SELECT 1 FROM run_services v WHERE v.run = {run} AND v.platform = {platform} "
+        f"AND v.agent IN ('{ANY_AGENT}', {agent})) "
         f"OR EXISTS (SELECT 1 FROM runs c WHERE c.id = {run} AND c.entry_version IS NULL))"
     )
 

@@ -69,6 +69,12 @@ def release(tx: Tx, key: str, run: str) -> bool:
     return bool(tx.run("UPDATE leases SET run = NULL WHERE key = :key AND run = :run", key=key, run=run))
 
 
+def is_abandoned(tx: Tx, key: str) -> bool:
+    """Say whether the lease of a key belongs to nobody, or to a dead run."""
+    sql = f"SELECT 1 FROM leases WHERE key = :key AND (run IS NULL OR run IN ({DEAD_RUNS}))"
+    return tx.one(sql, key=key) is not None
+
+
 def holder(tx: Tx, key: str) -> str | None:
     """Return the run that has the lease of a key, dead or alive."""
     row = tx.one("SELECT run FROM leases WHERE key = :key", key=key)

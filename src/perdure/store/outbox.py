@@ -188,6 +188,18 @@ class Outbox:
         changes = f"state = '{DeliveryState.EXPIRED}', run = NULL"
         return await self._update(row, changes, now, DELIVERY_IS_OPEN, notice=notice, problem=problem)
 
+    async def expire_unserved(self, before: int, now: int) -> int:
+        """Give up the rows from before a time that no living run can send; return how many there were."""
+        sql = (
+            f"UPDATE outbox SET state = '{DeliveryState.EXPIRED}', run = NULL, updated_at = :now, "
+            "problem = :problem WHERE "
+            f"{DELIVERY_IS_OPEN} AND state <> '{DeliveryState.SENDING}' AND created_at < :before AND NOT EXISTS "
+            "(SELECT 1 FROM leases l, runs r WHERE l.key = outbox.key AND r.ended_at IS NULL "
+            f"AND {has_service('l', 'r.id')})"
+        )
+        values = {"before": before, "now": now, "problem": texts.platforms.NOT_SERVED}
+        return await self._database.write(lambda tx: tx.run(sql, **values), at=now)
+
     async def mark_orphans_unknown(self, now: int) -> int:
         """Make the rows unknown that a dead run was sending; return how many there were."""
         sql = (

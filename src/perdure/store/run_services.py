@@ -48,6 +48,16 @@ _PUT_ASIDE = (
 )
 
 
+_COUNT_PUT_ASIDE = (
+    f"SELECT count(*) FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
+    "AND l.retry_at IS NOT NULL"
+)
+_ACCOUNT_CONFLICT = (
+    "SELECT o.platform, o.account, s.account FROM run_services s JOIN run_services o ON o.platform = s.platform "
+    "AND o.account <> s.account JOIN runs r ON r.id = o.run WHERE s.run = :run AND r.ended_at IS NULL LIMIT 1"
+)
+
+
 class RunService(Struct, frozen=True):
     """An agent on a platform, and the account there."""
 
@@ -107,6 +117,16 @@ class RunServices:
     async def unserved(self) -> list[UnservedChats]:
         """Count the chats in which something waits, and which no living run can serve."""
         return await self._database.read(_unserved)
+
+    async def count_put_aside(self) -> int:
+        """Count the turns that could not be taken over yet."""
+        row = await self._database.read(lambda tx: tx.one(_COUNT_PUT_ASIDE))
+        return row[0] if row else 0
+
+    async def account_conflict(self, run: str) -> tuple[str, str, str] | None:
+        """Return a platform that another living run has with another account, with that account and ours."""
+        row = await self._database.read(lambda tx: tx.one(_ACCOUNT_CONFLICT, run=run))
+        return (split_parts(row[0])[0], row[1], row[2]) if row else None
 
     async def put_aside(self, limit: int = 20) -> list[PutAside]:
         """Return the chats whose turn could not be taken over, the next to be tried first."""
