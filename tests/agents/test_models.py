@@ -1,6 +1,6 @@
 """Models of real providers, through their real SDKs, against local servers that are as strict as the real ones.
 
-Drives `agents/providers/models`, `agents/providers/message_codec` and `agents/providers/context_window`.
+Drives `agents/providers/models`, `agents/providers/message_codec` and `agents/providers/window_probe`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from perdure.agents.api import ModelRequest
 from perdure.agents.providers import message_codec
-from perdure.agents.providers.context_window import MAX_PROBES
 from perdure.agents.providers.models import MAX_ANSWER_CHARS, ProviderModel, open_model
 from perdure.agents.providers.retries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
+from perdure.agents.providers.window_probe import MAX_PROBES
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall

@@ -22,26 +22,26 @@ from support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusyGateway]:
-    with busy_gateway(tmp_path_factory.mktemp("busy")) as scene:
-        yield scene
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusyGateway]:
+    with busy_gateway(tmp_path_factory.mktemp("busy")) as busy:
+        yield busy
 
 
 @pytest.fixture
-def visitor(browser: Browser, scene: BusyGateway) -> Iterator[Visitor]:
-    with open_visitor(browser, scene.process) as visitor:
+def visitor(browser: Browser, busy: BusyGateway) -> Iterator[Visitor]:
+    with open_visitor(browser, busy.process) as visitor:
         yield visitor.log_in()
 
 
-def pages(scene: BusyGateway) -> dict[str, str]:
+def pages(busy: BusyGateway) -> dict[str, str]:
     """A page of each kind, and something that is to be seen there."""
-    process = scene.operator.get("/processes")["processes"][0]["id"]
+    process = busy.operator.get("/processes")["processes"][0]["id"]
     return {
         "/console": "Needs you",
         "/console/sessions": "web · work",
-        f"/console/sessions/{scene.session('work')}": "The last turn is done (attempt 2).",
-        f"/console/turns/{scene.turn('work')}": "It was interrupted and can continue",
-        f"/console/turns/{scene.turn('asking')}": "waits for an answer",
+        f"/console/sessions/{busy.session('work')}": "The last turn is done (attempt 2).",
+        f"/console/turns/{busy.turn('work')}": "It was interrupted and can continue",
+        f"/console/turns/{busy.turn('asking')}": "waits for an answer",
         "/console/decisions": "Found: a gateway interruption (restart_interrupted)",
         "/console/outbox": "The report is ready.",
         "/console/processes": "echo begun",
@@ -55,12 +55,12 @@ def pages(scene: BusyGateway) -> dict[str, str]:
     "options", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}], ids=["light", "dark", "phone"]
 )
 def test_b103_every_page_can_be_read_by_everybody_and_breaks_no_policy(
-    browser: Browser, scene: BusyGateway, options: dict[str, object], tmp_path: Path
+    browser: Browser, busy: BusyGateway, options: dict[str, object], tmp_path: Path
 ) -> None:
     kind = next(iter(options), "light")
-    with open_visitor(browser, scene.process, **options) as visitor:
+    with open_visitor(browser, busy.process, **options) as visitor:
         visitor.log_in()
-        for path, seen in pages(scene).items():
+        for path, seen in pages(busy).items():
             visitor.open(path)
             expect(visitor.page.locator("main")).to_contain_text(seen)
             assert visitor.accessibility_violations() == [], path
@@ -69,21 +69,21 @@ def test_b103_every_page_can_be_read_by_everybody_and_breaks_no_policy(
                 f"console-{kind}-{path.split('/')[2] if path.count('/') > 1 else 'overview'}", tmp_path
             )
             json = visitor.page.get_by_role("link", name="JSON").get_attribute("href")
-            assert visitor.page.request.get(f"{scene.process.url}{json}").ok, json
+            assert visitor.page.request.get(f"{busy.process.url}{json}").ok, json
 
 
-def test_b103_console_needs_a_login_and_says_what_is_not_there(scene: BusyGateway) -> None:
-    for path in pages(scene):
-        assert httpx.get(f"{scene.process.url}{path}").headers["location"].startswith("/login"), path
-    headers = {"Authorization": f"Bearer {scene.process.token}"}
+def test_b103_console_needs_a_login_and_says_what_is_not_there(busy: BusyGateway) -> None:
+    for path in pages(busy):
+        assert httpx.get(f"{busy.process.url}{path}").headers["location"].startswith("/login"), path
+    headers = {"Authorization": f"Bearer {busy.process.token}"}
     for path in ("/console/turns/t_0", "/console/sessions/s_0", "/console/processes/p_0", "/console/turns/%00"):
-        missing = httpx.get(f"{scene.process.url}{path}", headers=headers)
+        missing = httpx.get(f"{busy.process.url}{path}", headers=headers)
         assert missing.status_code == 404 and "That is not here" in missing.text
-    assert httpx.get(f"{scene.process.url}/console/outbox?state=x", headers=headers).status_code == 400
+    assert httpx.get(f"{busy.process.url}/console/outbox?state=x", headers=headers).status_code == 400
 
 
-def test_life_of_a_resumed_turn_is_drawn_to_scale(visitor: Visitor, scene: BusyGateway) -> None:
-    life = scene.operator.last_turn("work")
+def test_life_of_a_resumed_turn_is_drawn_to_scale(visitor: Visitor, busy: BusyGateway) -> None:
+    life = busy.operator.last_turn("work")
     visitor.open(f"/console/turns/{life['id']}")
     whole = visitor.page.locator("#drawing-1 svg")
     down, shell = whole.locator(".down"), whole.locator(".bar-tool").last
@@ -115,17 +115,17 @@ def need(visitor: Visitor, text: str) -> Locator:
     return visitor.page.locator(".need").filter(has_text=text)
 
 
-def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, scene: BusyGateway) -> None:
+def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, busy: BusyGateway) -> None:
     """Nothing happens when the question is left with Escape; what was done vanishes from what needs somebody."""
-    choosing = Person(scene.process, "choosing")
+    choosing = Person(busy.process, "choosing")
     choosing.say("ask: Tea? | Green | Black\nsay: It is drawing.")
     choosing.wait_for_replies(1)
     visitor.open("/console")
     expect(need(visitor, "telegram is not connected")).to_be_visible()
-    assert len(scene.operator.get("/overview")["attention"]) == visitor.page.locator(".need").count()
+    assert len(busy.operator.get("/overview")["attention"]) == visitor.page.locator(".need").count()
     unknown = need(visitor, texts.console.REPLY_UNKNOWN)
     confirms(visitor, unknown.get_by_role("button", name=re.compile("^Drop")), "Escape")
-    assert scene.operator.get("/status")["counts"]["unknown"] == 1
+    assert busy.operator.get("/status")["counts"]["unknown"] == 1
     for text, name, said in (
         (texts.console.APPROVAL_WAITS, "Deny", "The call is denied."),
         (texts.console.SESSION_SUSPENDED, "Resume", "Done."),
@@ -137,14 +137,14 @@ def test_acts_are_done_by_keyboard_once_they_are_confirmed(visitor: Visitor, sce
         confirms(visitor, need(visitor, text).get_by_role("button", name=re.compile(f"^{name}")))
         expect(visitor.page.get_by_role("status")).to_contain_text(said)
         expect(need(visitor, text)).to_have_count(0)
-    counts = scene.operator.get("/status")["counts"]
+    counts = busy.operator.get("/status")["counts"]
     assert [counts[name] for name in ("unknown", "suspended", "interrupted", "waiting")] == [0, 0, 0, 0]
     assert counts["owed"] == 1, "what was sent again waits for its platform"
-    assert "denied" in Person(scene.process, "danger").wait_for_replies(2)[-1]
+    assert "denied" in Person(busy.process, "danger").wait_for_replies(2)[-1]
     assert choosing.wait_for_replies(2)[-1] == "It is drawing."
 
 
-def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visitor, scene: BusyGateway) -> None:
+def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visitor, busy: BusyGateway) -> None:
     page = visitor.open("/console/people").page
     expect(page.locator("#people")).to_contain_text("Bob")
     page.get_by_label("Code").fill("AAAA-AAAA")
@@ -154,7 +154,7 @@ def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visi
     expect(page.get_by_role("status")).to_contain_text("nobody was told that code")
     assert [said for said in visitor.complaints if "404" not in said] == []
     visitor.complaints.clear()  # the browser itself tells of the answer that we wanted
-    page.get_by_label("Code").fill(scene.pairing_code)
+    page.get_by_label("Code").fill(busy.pairing_code)
     confirms(visitor, page.get_by_role("button", name="Pair"))
     expect(page.get_by_role("status")).to_contain_text("is now a member")
     expect(page.locator("#people")).to_contain_text("Nobody asks to be let in.")
@@ -162,11 +162,11 @@ def test_b100_stranger_is_let_in_with_the_code_that_they_were_told(visitor: Visi
     expect(page.get_by_role("status")).to_contain_text("is removed")
 
 
-def test_output_of_a_process_grows_on_its_page_and_its_end_is_seen(visitor: Visitor, scene: BusyGateway) -> None:
+def test_output_of_a_process_grows_on_its_page_and_its_end_is_seen(visitor: Visitor, busy: BusyGateway) -> None:
     visitor.open("/console/processes").page.get_by_role("link", name="echo begun").click()
     output = visitor.page.get_by_role("log")
     expect(output).to_have_text("begun\n")
-    scene.job_pipe.write_text("<b>and ended</b>\n")
+    busy.job_pipe.write_text("<b>and ended</b>\n")
     expect(output).to_have_text("begun\n<b>and ended</b>\n")
     expect(visitor.page.locator("#process-state")).to_have_text("ended")
     expect(visitor.page.locator("#process-code")).to_have_text("code 0")
@@ -227,22 +227,22 @@ def test_page_says_that_it_is_old_when_the_gateway_is_gone_and_leads_to_the_logi
         expect(page).to_have_url(f"{process.url}/login")
 
 
-def test_json_beside_a_page_begins_where_the_page_does(visitor: Visitor, scene: BusyGateway) -> None:
+def test_json_beside_a_page_begins_where_the_page_does(visitor: Visitor, busy: BusyGateway) -> None:
     for path, after in (
         ("decisions", "1.s_0.1"),
         ("processes", "p_z"),
-        (f"sessions/{scene.session('work')}", "t_z"),
+        (f"sessions/{busy.session('work')}", "t_z"),
         ("people", "telegram:1"),
         ("outbox", "out_z"),
     ):
         visitor.open(f"/console/{path}?after={after}")
         link = visitor.page.get_by_role("link", name="JSON").get_attribute("href") or ""
         assert re.search(f"[?&]after={quote(after, safe='')}(&|$)", link), link
-        assert visitor.page.request.get(f"{scene.process.url}{link}").ok, link
+        assert visitor.page.request.get(f"{busy.process.url}{link}").ok, link
 
 
-def test_tab_of_the_page_is_in_sight_on_a_phone(browser: Browser, scene: BusyGateway) -> None:
-    with open_visitor(browser, scene.process, viewport=PHONE) as visitor:
+def test_tab_of_the_page_is_in_sight_on_a_phone(browser: Browser, busy: BusyGateway) -> None:
+    with open_visitor(browser, busy.process, viewport=PHONE) as visitor:
         page = visitor.log_in().open("/console/config").page
         expect(page.get_by_role("link", name="Configuration")).to_be_in_viewport(ratio=0.9)
 

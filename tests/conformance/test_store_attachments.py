@@ -9,6 +9,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.effects import Effect
+from perdure.core.file_names import chat_folder
 from perdure.core.journal import RecoveryDecided, ToolEnded, ToolStarted, TurnInterrupted
 from perdure.core.messages import Attachment, Inbound, Sender, SentFile
 from perdure.core.queue import QueueMode, QueueRules
@@ -16,6 +17,7 @@ from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.store.attachments import PendingAttachment, StoredAttachment
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
+from perdure.store.session_verbs import resume
 from perdure.store.transitions import Turn
 from support.store_gateway import StoreGateway, chat_address, key_of
 
@@ -183,8 +185,40 @@ async def test_b104_files_of_a_session_go_with_it(gateway: StoreGateway) -> None
     erased = await gateway.store.erasure.finish(claim.turn.session, gateway.now())
     assert erased is not None
     assert erased.attachments == 2
-    assert (await gateway.store.erasure.files_to_remove())[1] == paths
+    assert (await gateway.store.erasure.files_to_remove())[1] == {*paths, chat_folder(KEY)}
     assert await gateway.query("SELECT id FROM attachments") == []
+
+
+async def test_b180_files_belong_to_the_conversation_in_which_they_came_or_were_sent(
+    gateway: StoreGateway,
+) -> None:
+    await hears(gateway, "1", PHOTO, NOTES)
+    for one in await awaited(gateway):
+        await fetch(gateway, one)
+    claim = await claims(gateway)
+    assert claim is not None
+    await send(gateway, claim.turn)
+    await upload(gateway)  # no message names it yet
+    ours = await gateway.store.attachments.of_conversation(KEY)
+    assert sorted(path.rpartition("/")[2] for path in ours) == ["cat.jpg", "no_tes.txt", "plan.pdf"]
+    assert await gateway.store.attachments.of_conversation(key_of("c2")) == []
+
+
+async def test_b180_files_go_with_their_session_into_another_chat(gateway: StoreGateway) -> None:
+    await hears(gateway, "1", PHOTO)
+    [one] = await awaited(gateway)
+    await fetch(gateway, one)
+    claim = await claims(gateway)
+    assert claim is not None
+    await send(gateway, claim.turn)
+    await gateway.finishes_turn(claim.turn)
+    request = Inbound(chat_address("c2"), "2", Sender("ada"), f"/resume {claim.turn.session}")
+    moved = await gateway.store.database.write(
+        resume(key_of("c2"), gateway.run, request, session=claim.turn.session), key=key_of("c2"), at=gateway.now()
+    )
+    assert moved.outcome == "session"
+    there = await gateway.store.attachments.of_conversation(key_of("c2"))
+    assert sorted(path.rpartition("/")[2] for path in there) == ["cat.jpg", "plan.pdf"]
 
 
 async def send(gateway: StoreGateway, turn: Turn) -> bool:

@@ -21,7 +21,7 @@ from support.store_gateway import StoreGateway, answer_with_calls, key_of, messa
 pytestmark = pytest.mark.anyio
 
 
-async def orders(gateway: StoreGateway, text: str, *, id: str | None = None) -> bool:  # noqa: A002 reason: reads best
+async def commands(gateway: StoreGateway, text: str, *, id: str | None = None) -> bool:  # noqa: A002 reason: reads best
     """Receive a command; whether it was new."""
     inbound = message(text, id=id)
     stored = await gateway.store.inbox.receive(inbound, f"raw {text}", key_of(), gateway.now(), "command")
@@ -32,10 +32,10 @@ async def waiting(gateway: StoreGateway) -> list[ChatCommand]:
     return await gateway.store.chat_commands.waiting(gateway.run)
 
 
-async def stops(gateway: StoreGateway, order: ChatCommand, *, everything: bool = False) -> StopResult | None:
-    verb = session_verbs.stop(order.key, order.bound, everything=everything)
+async def stops(gateway: StoreGateway, command: ChatCommand, *, everything: bool = False) -> StopResult | None:
+    verb = session_verbs.stop(command.key, command.bound, everything=everything)
     return await gateway.store.chat_commands.execute(
-        order, verb, lambda stopped: f"stopped {stopped.turn}", gateway.now()
+        command, verb, lambda stopped: f"stopped {stopped.turn}", gateway.now()
     )
 
 
@@ -45,10 +45,10 @@ async def performs_suspend(gateway: StoreGateway) -> bool:
 
 
 async def test_command_waits_until_it_is_obeyed_and_never_becomes_a_turn(gateway: StoreGateway) -> None:
-    assert await orders(gateway, "/stop")
+    assert await commands(gateway, "/stop")
     await gateway.reopen()
-    (order,) = await waiting(gateway)
-    assert (order.text, order.key, order.bound) == ("/stop", key_of(), None)
+    (command,) = await waiting(gateway)
+    assert (command.text, command.key, command.bound) == ("/stop", key_of(), None)
     assert await gateway.store.turns.claimable_keys(gateway.run) == []
     assert await gateway.claims() is None
     assert await gateway.store.inbox.count_waiting(key_of()) == 0
@@ -58,28 +58,28 @@ async def test_commands_of_one_chat_wait_in_the_order_in_which_they_came(gateway
     for number in range(3):
         gateway.clock = itertools.repeat(9_000_000 - number).__next__  # it goes back
         await gateway.reopen()
-        await orders(gateway, "/stop", id=str(number))
-    assert [order.message for order in await waiting(gateway)] == ["0", "1", "2"]
+        await commands(gateway, "/stop", id=str(number))
+    assert [command.message for command in await waiting(gateway)] == ["0", "1", "2"]
 
 
 async def test_b71_command_acts_once_when_it_comes_twice(gateway: StoreGateway) -> None:
     turn = await gateway.begins_turn("work")
-    assert await orders(gateway, "/stop")
-    (order,) = await waiting(gateway)
-    assert await stops(gateway, order) == StopResult(turn.id, 0, 0, 0)
+    assert await commands(gateway, "/stop")
+    (command,) = await waiting(gateway)
+    assert await stops(gateway, command) == StopResult(turn.id, 0, 0, 0)
     await gateway.reopen()
-    assert not await orders(gateway, "/stop")
+    assert not await commands(gateway, "/stop")
     assert await waiting(gateway) == []
     before = await gateway.all_rows()
-    assert await stops(gateway, order) is None
+    assert await stops(gateway, command) is None
     assert await gateway.all_rows() == before
 
 
 async def test_b71_command_acts_once_when_it_is_obeyed_many_times_at_once(gateway: StoreGateway) -> None:
     await gateway.begins_turn("work")
-    await orders(gateway, "/stop")
-    (order,) = await waiting(gateway)
-    stopped = await asyncio.gather(*(stops(gateway, order) for _ in range(5)))
+    await commands(gateway, "/stop")
+    (command,) = await waiting(gateway)
+    stopped = await asyncio.gather(*(stops(gateway, command) for _ in range(5)))
     assert len([one for one in stopped if one]) == 1
     assert len(await gateway.store.outbox.open_deliveries()) == 1
 
@@ -87,27 +87,27 @@ async def test_b71_command_acts_once_when_it_is_obeyed_many_times_at_once(gatewa
 async def test_b71_command_spares_the_turn_that_began_after_it_was_stored(gateway: StoreGateway) -> None:
     first = await gateway.begins_turn("first")
     await gateway.receives("second")
-    await orders(gateway, "/stop")
+    await commands(gateway, "/stop")
     await gateway.finishes_turn(first)
     second = await gateway.claims()
     assert second is not None
-    (order,) = await waiting(gateway)
-    assert order.bound == first.id
-    assert await stops(gateway, order) == StopResult(None, 0, 0, 0)
+    (command,) = await waiting(gateway)
+    assert command.bound == first.id
+    assert await stops(gateway, command) == StopResult(None, 0, 0, 0)
     assert (await gateway.turn_row(second.turn)).state is TurnState.RUNNING
 
 
 async def test_message_behind_a_command_waits_until_that_is_obeyed(gateway: StoreGateway) -> None:
     await gateway.receives("first")
-    await orders(gateway, "/new")
+    await commands(gateway, "/new")
     await gateway.receives("second")
-    (order,) = await waiting(gateway)
+    (command,) = await waiting(gateway)
     first = await gateway.claims()
     assert first is not None
     await gateway.finishes_turn(first.turn)
     assert await gateway.claims() is None
-    verb = session_verbs.renew(order.key, before=order.position)
-    renewed = await gateway.store.chat_commands.execute(order, verb, lambda _: "", gateway.now())
+    verb = session_verbs.renew(command.key, before=command.position)
+    renewed = await gateway.store.chat_commands.execute(command, verb, lambda _: "", gateway.now())
     second = await gateway.claims()
     assert renewed is not None
     assert second is not None
@@ -116,18 +116,18 @@ async def test_message_behind_a_command_waits_until_that_is_obeyed(gateway: Stor
 
 async def test_command_and_its_answer_are_done_together_or_not_at_all(gateway: StoreGateway) -> None:
     turn = await gateway.begins_turn("work")
-    await orders(gateway, "/stop")
-    (order,) = await waiting(gateway)
+    await commands(gateway, "/stop")
+    (command,) = await waiting(gateway)
     before = await gateway.all_rows()
 
     def fall_over(stopped: StopResult) -> str:
         raise RuntimeError("no words")
 
-    verb = session_verbs.stop(order.key, order.bound)
+    verb = session_verbs.stop(command.key, command.bound)
     with pytest.raises(RuntimeError, match="no words"):
-        await gateway.store.chat_commands.execute(order, verb, fall_over, gateway.now())
+        await gateway.store.chat_commands.execute(command, verb, fall_over, gateway.now())
     assert await gateway.all_rows() == before
-    assert await stops(gateway, order) is not None
+    assert await stops(gateway, command) is not None
     assert await gateway.delivers() == [f"stopped {turn.id}"]
 
 
@@ -135,9 +135,9 @@ async def test_b54_stop_is_final_and_leaves_no_mark_and_no_open_call(gateway: St
     turn = await gateway.begins_turn("work")
     await gateway.appends(turn, answer_with_calls("a"), TurnInterrupted("shutdown_timeout", gateway.run))
     await gateway.receives("next")
-    await orders(gateway, "/stop")
-    (order,) = await waiting(gateway)
-    assert await stops(gateway, order) == StopResult(turn.id, 0, 1, 0)
+    await commands(gateway, "/stop")
+    (command,) = await waiting(gateway)
+    assert await stops(gateway, command) == StopResult(turn.id, 0, 1, 0)
     view = await gateway.view(turn)
     assert (view.ended, view.open_calls) == (TurnCancelled(CancelReason.STOPPED), [])
     assert await gateway.store.sessions.recovery(turn.session) == RecoveryState()
@@ -153,9 +153,9 @@ async def test_b54_stop_all_drops_what_waits_and_b75_withdraws_what_was_not_sent
     await gateway.delivers()
     turn = await gateway.begins_turn("second")
     await gateway.receives("third")
-    await orders(gateway, "/stop all")
-    (order,) = await waiting(gateway)
-    assert await stops(gateway, order, everything=True) == StopResult(turn.id, 1, 0, 1)
+    await commands(gateway, "/stop all")
+    (command,) = await waiting(gateway)
+    assert await stops(gateway, command, everything=True) == StopResult(turn.id, 1, 0, 1)
     assert await gateway.claims() is None
     assert await gateway.delivers() == [f"stopped {turn.id}"]
 
@@ -203,7 +203,7 @@ async def test_b13_renewing_cancels_the_open_turn_and_drops_what_waits(gateway: 
 async def test_orders_of_a_live_run_belong_to_nobody_else(two_gateways: tuple[StoreGateway, StoreGateway]) -> None:
     one, two = two_gateways
     await one.begins_turn("work")
-    await orders(two, "/stop")
+    await commands(two, "/stop")
     assert await waiting(two) == []
     assert len(await waiting(one)) == 1
     await one.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.effects import Effect
+from perdure.core.file_names import chat_folder
 from perdure.core.journal import ModelAnswered, ToolCall, ToolEnded, ToolStarted, fold
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.core.queue import Fate
@@ -64,7 +65,10 @@ async def test_nothing_of_a_session_is_left_but_names(gateway: StoreGateway) -> 
     left = {table: rows for table, rows in (await gateway.all_rows()).items() if rows}
     assert set(left) == {"runs", "leases", "erased"}
     assert WORDS not in str(left)
-    assert await gateway.store.erasure.files_to_remove() == ({turn.id}, {f"attachments/{turn.id}.png"})
+    assert await gateway.store.erasure.files_to_remove() == (
+        {turn.id},
+        {f"attachments/{turn.id}.png", chat_folder(turn.key)},
+    )
     assert await gateway.store.erasure.unfinished() == []
 
 

@@ -96,8 +96,8 @@ async def test_b84_message_and_command_go_before_a_goal(gateway: StoreGateway) -
     await gateway.store.inbox.receive(message("/goal off"), "raw", key_of(), gateway.now(), "command")
     assert await gateway.claims() is None, "the command may be about the goal"
     await gateway.receives("hello")
-    (order,) = await gateway.store.chat_commands.waiting(gateway.run)
-    await gateway.store.chat_commands.execute(order, lambda _: None, lambda _: "", gateway.now())
+    (command,) = await gateway.store.chat_commands.waiting(gateway.run)
+    await gateway.store.chat_commands.execute(command, lambda _: None, lambda _: "", gateway.now())
     claim = await gateway.claims()
     assert claim is not None
     assert [cause.text for cause in (await gateway.view(claim.turn)).causes] == ["hello"]
@@ -105,16 +105,16 @@ async def test_b84_message_and_command_go_before_a_goal(gateway: StoreGateway) -
     await goes_on(gateway)
 
 
-@pytest.mark.parametrize(("line", "verdict"), [("GOAL REACHED", "reached"), ("GOAL GIVEN UP", "given_up")])
+@pytest.mark.parametrize(("line", "outcome"), [("GOAL REACHED", "reached"), ("GOAL GIVEN UP", "given_up")])
 async def test_b84_model_ends_a_goal_also_in_a_turn_of_a_message(
-    gateway: StoreGateway, line: str, verdict: str
+    gateway: StoreGateway, line: str, outcome: str
 ) -> None:
     await sets(gateway)
     await gateway.finishes_turn((await goes_on(gateway)).turn, "one")
     turn = await gateway.begins_turn("do it thus")
     await gateway.appends(turn, TurnFinished(f"I did.\n{line}"))
     assert await gateway.claims() is None
-    assert await state(gateway) == verdict
+    assert await state(gateway) == outcome
     assert await claimable(gateway) == []
 
 

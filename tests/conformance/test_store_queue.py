@@ -82,7 +82,7 @@ async def deletes(gateway: StoreGateway, original: str, **fields: Any) -> Stored
     return await amends(gateway, original, "", kind="delete", version="", **fields)
 
 
-async def orders(gateway: StoreGateway) -> list[ChatCommand]:
+async def commands(gateway: StoreGateway) -> list[ChatCommand]:
     return await gateway.store.chat_commands.waiting(gateway.run)
 
 
@@ -125,9 +125,9 @@ async def test_b80_switching_changes_only_what_came_behind_it(gateway: StoreGate
     await hears(gateway, "behind")
     await hears(gateway, "/status", kind="command")
     await hears(gateway, "far behind")
-    (order, _) = await orders(gateway)
-    done = switch_mode(KEY, "collect", order.position)
-    switched = await gateway.store.chat_commands.execute(order, done, lambda done: done.mode, gateway.now())
+    (command, _) = await commands(gateway)
+    done = switch_mode(KEY, "collect", command.position)
+    switched = await gateway.store.chat_commands.execute(command, done, lambda done: done.mode, gateway.now())
     assert switched is not None
     assert switched.ended is None
     rows = await gateway.query("SELECT manner FROM inbox WHERE kind = 'message' ORDER BY position")
@@ -139,9 +139,9 @@ async def test_b80_message_right_behind_the_switch_to_interrupt_interrupts(gatew
     turn = await gateway.begins_turn("work")
     await hears(gateway, "/queue interrupt", kind="command")
     await hears(gateway, "stop that")
-    (order,) = await orders(gateway)
-    done = switch_mode(KEY, "interrupt", order.position)
-    switched = await gateway.store.chat_commands.execute(order, done, lambda _: "", gateway.now())
+    (command,) = await commands(gateway)
+    done = switch_mode(KEY, "interrupt", command.position)
+    switched = await gateway.store.chat_commands.execute(command, done, lambda _: "", gateway.now())
     assert switched is not None
     assert switched.ended == turn.id
     assert words(await claims(gateway)) == ["stop that"]
@@ -180,8 +180,8 @@ async def test_b80_message_that_steers_never_overtakes_a_command(gateway: StoreG
     await hears(gateway, "b", "steer")
     assert await joins(gateway, turn) == ["a"]
     assert not await gateway.store.queue.has_steering_message(KEY)
-    (order,) = await orders(gateway)
-    await gateway.store.chat_commands.execute(order, lambda _: None, lambda _: "", gateway.now())
+    (command,) = await commands(gateway)
+    await gateway.store.chat_commands.execute(command, lambda _: None, lambda _: "", gateway.now())
     assert await joins(gateway, turn) == ["b"]
 
 
@@ -442,10 +442,10 @@ async def test_b85_edit_that_makes_a_command_of_a_message_is_one(gateway: StoreG
     turn = await gateway.begins_turn("work")
     await hears(gateway, "stop")
     await amends(gateway, "stop", "/stop")
-    (order,) = await orders(gateway)
-    assert (order.text, order.bound, order.position) == ("/stop", turn.id, 2)
+    (command,) = await commands(gateway)
+    assert (command.text, command.bound, command.position) == ("/stop", turn.id, 2)
     await amends(gateway, "stop", "stop")
-    assert await orders(gateway) == []
+    assert await commands(gateway) == []
     sql = "SELECT manner FROM inbox WHERE kind = 'message' ORDER BY position DESC LIMIT 1"
     assert await gateway.query(sql) == [("collect",)]
 
@@ -485,7 +485,7 @@ async def test_b72_messages_that_are_too_old_when_they_come_are_told_of_once(gat
     assert await gateway.store.queue.notify_expired(10_001) == [KEY]
     assert await gateway.store.queue.notify_expired(10_002) == []
     assert await owed(gateway) == [texts.queue.expired(4)]
-    assert await orders(gateway) == []
+    assert await commands(gateway) == []
     assert await answered(gateway) == [["young"], ["undated"]]
 
 
@@ -533,12 +533,14 @@ async def test_b80_words_of_a_command_take_its_place(gateway: StoreGateway, mann
     await hears(gateway, "before")
     await hears(gateway, "/queue hello", kind="command")
     await hears(gateway, "behind")
-    (order,) = await orders(gateway)
-    putting = convert_to_message(order, "hello", manner, rules())
-    put = await gateway.store.chat_commands.execute(order, putting, lambda _: "It waits.", gateway.now())
+    (command,) = await commands(gateway)
+    putting = convert_to_message(command, "hello", manner, rules())
+    put = await gateway.store.chat_commands.execute(command, putting, lambda _: "It waits.", gateway.now())
     assert put is not None
     assert (put.taken, put.busy, put.before) == (True, False, 1)
-    assert await gateway.store.chat_commands.execute(order, putting, lambda _: "It waits.", gateway.now()) is None
+    assert (
+        await gateway.store.chat_commands.execute(command, putting, lambda _: "It waits.", gateway.now()) is None
+    )
     rows = await gateway.query("SELECT kind, manner FROM inbox ORDER BY position")
     assert rows[1] == ("message", manner)
     first = [["before"], ["hello"], ["behind"]] if manner != "interrupt" else [["hello"], ["before"], ["behind"]]
@@ -548,12 +550,12 @@ async def test_b80_words_of_a_command_take_its_place(gateway: StoreGateway, mann
 async def test_b80_words_of_a_command_are_not_taken_when_the_queue_is_full(gateway: StoreGateway) -> None:
     await hears(gateway, "before")
     await hears(gateway, "/queue hello", kind="command")
-    (order,) = await orders(gateway)
-    putting = convert_to_message(order, "hello", "queue", rules(cap=1))
-    put = await gateway.store.chat_commands.execute(order, putting, lambda _: "No.", gateway.now())
+    (command,) = await commands(gateway)
+    putting = convert_to_message(command, "hello", "queue", rules(cap=1))
+    put = await gateway.store.chat_commands.execute(command, putting, lambda _: "No.", gateway.now())
     assert put is not None
     assert not put.taken
-    assert await orders(gateway) == []
+    assert await commands(gateway) == []
     assert await answered(gateway) == [["before"]]
 
 

@@ -125,13 +125,20 @@ async def test_b160_session_of_a_newer_version_is_offered_only_to_runs_that_read
     await older.crash()
 
 
-async def test_b160_session_that_cannot_be_read_is_left_to_a_newer_gateway(gateway: StoreGateway) -> None:
-    turn = await gateway.begins_turn("work")
-    await gateway.reopen()
-    assert await gateway.interrupts_turn(turn) is not None
-    assert await gateway.store.turns.leave_to_newer(turn.key, turn.session, gateway.run, 2)
-    assert await lease_holder(gateway, turn.key) is None
-    assert not await gateway.store.turns.leave_to_newer(turn.key, turn.session, gateway.run, 2)
+async def test_b160_session_that_cannot_be_read_is_let_go_once_a_newer_gateway_lives(
+    pair: tuple[StoreGateway, StoreGateway], postgres_place: DatabaseLocation
+) -> None:
+    both, near = pair
+    turn = await begin_far(both)
+    await both.store.turns.require_version(turn.session, 2)
+    assert await both.store.turns.release_unreadable(both.run) == 0, "nobody can read it"
+    newer = StoreGateway(postgres_place, "newer")
+    await newer.open(capabilities=RunCapabilities(BOTH.services, entry_version=2))
+    assert await near.store.turns.release_unreadable(near.run) == 0, "it is not its own"
+    assert await both.store.turns.release_unreadable(both.run) == 1
+    assert await lease_holder(both) is None
+    assert [lost.id for lost in await newer.lost_turns()] == [turn.id]
+    await newer.crash()
 
 
 # ── take-overs ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 ADA = Sender("ada", "Ada")
 
 
-async def orders(gateway: StoreGateway, text: str, *, id: str | None = None) -> ChatCommand:  # noqa: A002 reason: reads best
+async def commands(gateway: StoreGateway, text: str, *, id: str | None = None) -> ChatCommand:  # noqa: A002 reason: reads best
     """Receive a command; the order that it is."""
     await gateway.store.inbox.receive(message(text, id=id), "", key_of(), gateway.now(), "command")
     return (await gateway.store.chat_commands.waiting(gateway.run))[-1]
@@ -75,7 +75,7 @@ async def test_turn_that_was_taken_back_is_not_read_by_a_model(gateway: StoreGat
     """B81."""
     await answers(gateway, "one", "first")
     second = await answers(gateway, "two", "second")
-    assert await undoes(gateway, await orders(gateway, "/undo")) == UndoResult("done", "two")
+    assert await undoes(gateway, await commands(gateway, "/undo")) == UndoResult("done", "two")
     await gateway.reopen()
     view = await gateway.view(second)
     assert (view.undone, view.state, view.records[-1].entry) == (True, TurnState.DONE, TurnUndone("ada"))
@@ -87,7 +87,7 @@ async def test_each_command_takes_one_turn_back_and_the_same_one_no_other(gatewa
     """B71: two that come at once go two turns back; one that comes twice goes one turn back."""
     for text in ("one", "two", "three"):
         await answers(gateway, text)
-    first, second = await orders(gateway, "/undo", id="u1"), await orders(gateway, "/undo", id="u2")
+    first, second = await commands(gateway, "/undo", id="u1"), await commands(gateway, "/undo", id="u2")
     assert (await undoes(gateway, first), await undoes(gateway, second)) == (
         UndoResult("done", "three"),
         UndoResult("done", "two"),
@@ -100,8 +100,8 @@ async def test_each_command_takes_one_turn_back_and_the_same_one_no_other(gatewa
 
 async def test_going_back_ends_where_there_is_nothing(gateway: StoreGateway) -> None:
     await answers(gateway, "one")
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u1")) == UndoResult("done", "one")
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u2")) == UndoResult("nothing")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("done", "one")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("nothing")
     assert await known(gateway, await gateway.begins_turn("two")) == ["two"]
 
 
@@ -109,31 +109,31 @@ async def test_going_back_ends_where_there_is_nothing(gateway: StoreGateway) -> 
 async def test_turn_that_did_not_end_well_is_taken_back_as_well(gateway: StoreGateway, how: str) -> None:
     turn = await gateway.begins_turn("work")
     await (gateway.fails_turn(turn) if how == "failed" else gateway.cancels_turn(turn))
-    assert await undoes(gateway, await orders(gateway, "/undo")) == UndoResult("done", "work")
+    assert await undoes(gateway, await commands(gateway, "/undo")) == UndoResult("done", "work")
     assert await known(gateway, await gateway.begins_turn("two")) == ["two"]
 
 
 async def test_turn_that_has_not_ended_is_not_taken_back(gateway: StoreGateway) -> None:
     turn = await gateway.begins_turn("work")
-    order = await orders(gateway, "/undo", id="u1")
+    order = await commands(gateway, "/undo", id="u1")
     assert await undoes(gateway, order) == UndoResult("running")
     await gateway.reopen()
     await gateway.interrupts_turn(turn)
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u2")) == UndoResult("running")
-    assert await retries(gateway, await orders(gateway, "/retry", id="r")) == UndoResult("running")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("running")
+    assert await retries(gateway, await commands(gateway, "/retry", id="r")) == UndoResult("running")
     assert not (await gateway.view(turn)).undone
 
 
 async def test_nothing_is_taken_back_while_a_message_above_the_command_waits(gateway: StoreGateway) -> None:
     first = await answers(gateway, "one")
     await gateway.receives("two")
-    assert await undoes(gateway, await orders(gateway, "/undo")) == UndoResult("waiting")
+    assert await undoes(gateway, await commands(gateway, "/undo")) == UndoResult("waiting")
     assert not (await gateway.view(first)).undone
 
 
 async def test_message_below_the_command_does_not_keep_it(gateway: StoreGateway) -> None:
     await answers(gateway, "one")
-    order = await orders(gateway, "/undo")
+    order = await commands(gateway, "/undo")
     await gateway.receives("two")
     assert await undoes(gateway, order) == UndoResult("done", "one")
     assert await known(gateway, await begun(gateway)) == ["two"]
@@ -143,7 +143,7 @@ async def test_what_was_not_sent_yet_is_not_sent_any_more(gateway: StoreGateway)
     turn = await gateway.begins_turn("work")
     await gateway.finishes_turn(turn, "part one", "part two")
     await gateway.delivers()
-    await undoes(gateway, await orders(gateway, "/undo"))
+    await undoes(gateway, await commands(gateway, "/undo"))
     assert [row.text for row in await gateway.outbox_heads()] == ["done"]
     states = [(row.text, row.state.value) for row in await gateway.store.outbox.of_turn(turn.id)]
     assert states == [("part one", "sent"), ("part two", "withdrawn")]
@@ -154,7 +154,7 @@ async def test_answer_says_whether_tools_did_something_and_whether_a_command_liv
     looked = ToolStarted("c1", "look", Effect.PURE, "k1")
     await gateway.appends(turn, answer_with_calls("c1"), looked, ToolEnded("c1", "ok", "seen"))
     await gateway.finishes_turn(turn)
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u1")) == UndoResult("done", "look around")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("done", "look around")
     turn = await gateway.begins_turn("build")
     built = ToolStarted("c1", "shell", Effect.ATTACHED, "k2")
     await gateway.appends(turn, answer_with_calls("c1"), built, ToolEnded("c1", "ok", "begun"))
@@ -162,7 +162,7 @@ async def test_answer_says_whether_tools_did_something_and_whether_a_command_liv
         ProcessRequest(turn.id, "c1", "d1", "make"), gateway.run, gateway.now()
     )
     await gateway.finishes_turn(turn)
-    taken = await undoes(gateway, await orders(gateway, "/undo", id="u2"))
+    taken = await undoes(gateway, await commands(gateway, "/undo", id="u2"))
     assert taken == UndoResult("done", "build", acted=True, process_running=True)
     assert (
         await gateway.store.processes.record_end(process, ProcessEnd(exit_code=0), lambda _: "over", gateway.now())
@@ -181,8 +181,8 @@ async def test_going_back_ends_at_a_summary(gateway: StoreGateway) -> None:
     )
     await gateway.finishes_turn(third, "third")
     await gateway.delivers()
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u1")) == UndoResult("done", "three")
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u2")) == UndoResult("summed")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("done", "three")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("summed")
     fourth = await gateway.begins_turn("four")
     assert await known(gateway, fourth) == [texts.compaction.summary_note("one and two"), "four"]
 
@@ -194,7 +194,7 @@ async def test_turn_that_is_half_summed_up_is_not_taken_back(gateway: StoreGatew
     assert records is not None
     await gateway.appends(turn, ConversationCompacted(records[0].seq, "it looked"))
     await gateway.finishes_turn(turn, "done")
-    assert await undoes(gateway, await orders(gateway, "/undo")) == UndoResult("summed")
+    assert await undoes(gateway, await commands(gateway, "/undo")) == UndoResult("summed")
 
 
 async def test_mark_of_a_turn_that_was_taken_back_counts_no_more(gateway: StoreGateway) -> None:
@@ -208,7 +208,7 @@ async def test_mark_of_a_turn_that_was_taken_back_counts_no_more(gateway: StoreG
     assert claim is not None
     await gateway.finishes_turn(claim.turn, "never sent")
     assert (await gateway.store.sessions.recovery(row.session)).resume_pending
-    await undoes(gateway, await orders(gateway, "/undo"))
+    await undoes(gateway, await commands(gateway, "/undo"))
     assert await gateway.store.sessions.recovery(row.session) == RecoveryState()
 
 
@@ -218,7 +218,7 @@ async def test_goal_does_not_go_on_after_a_turn_that_was_taken_back(gateway: Sto
     await gateway.store.chat_commands.execute_verb(key_of(), setting, at=gateway.now())
     turn = await begun(gateway)
     await gateway.finishes_turn(turn, "GOAL REACHED")
-    taken = await undoes(gateway, await orders(gateway, "/undo", id="u1"))
+    taken = await undoes(gateway, await commands(gateway, "/undo", id="u1"))
     assert taken == UndoResult("done", "be done", goal=True)
     assert (await gateway.claims(), await gateway.store.turns.claimable_keys(gateway.run)) == (None, [])
     await answers(gateway, "go on")
@@ -230,7 +230,7 @@ async def test_session_that_was_set_aside_does_not_go_on_with_what_was_taken_bac
     await gateway.begins_turn("work")
     suspended = session_verbs.suspend(key_of())
     await gateway.store.chat_commands.execute_verb(key_of(), suspended, at=gateway.now())
-    assert await undoes(gateway, await orders(gateway, "/undo")) == UndoResult("done", "work")
+    assert await undoes(gateway, await commands(gateway, "/undo")) == UndoResult("done", "work")
     verb = session_verbs.resume(key_of(), gateway.run, message("", id="w"))
     assert (await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())).outcome == "session"
     assert await gateway.claims() is None
@@ -239,11 +239,11 @@ async def test_session_that_was_set_aside_does_not_go_on_with_what_was_taken_bac
 async def test_only_the_current_session_goes_back_after_a_fresh_one_was_begun(gateway: StoreGateway) -> None:
     old = await answers(gateway, "old")
     await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u1")) == UndoResult("nothing")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("nothing")
     wish = message("", id="wish")
     back = session_verbs.resume(key_of(), gateway.run, wish, session=old.session)
     await gateway.store.chat_commands.execute_verb(key_of(), back, at=gateway.now())
-    assert await undoes(gateway, await orders(gateway, "/undo", id="u2")) == UndoResult("done", "old")
+    assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("done", "old")
 
 
 # ── retry ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,7 +257,7 @@ async def test_same_is_asked_again_once_and_anchored_to_the_same_message(gateway
     turn = await begun(gateway)
     ends = {"done": gateway.finishes_turn, "failed": gateway.fails_turn, "stopped": gateway.cancels_turn}
     await ends[how](turn)
-    order = await orders(gateway, "/retry")
+    order = await commands(gateway, "/retry")
     assert await retries(gateway, order) == UndoResult("done", "what is this?")
     assert await retries(gateway, order) is None
     await gateway.reopen()
@@ -273,7 +273,7 @@ async def test_same_is_asked_again_once_and_anchored_to_the_same_message(gateway
 
 async def test_message_that_is_asked_again_does_not_stand_in_the_chat_twice(gateway: StoreGateway) -> None:
     await answers(gateway, "hello")
-    await retries(gateway, await orders(gateway, "/retry"))
+    await retries(gateway, await commands(gateway, "/retry"))
     seen = await gateway.store.inbox.chat_messages(key_of(), 0)
     assert [one.text for one in seen] == ["hello", "fine", "/retry"]
 
@@ -288,7 +288,7 @@ async def test_all_that_joined_the_turn_is_asked_again_as_one_message(gateway: S
     claim = await gateway.claims()
     assert claim is not None
     await gateway.finishes_turn(claim.turn, "both")
-    await retries(gateway, await orders(gateway, "/retry"))
+    await retries(gateway, await commands(gateway, "/retry"))
     (cause,) = (await gateway.view(await begun(gateway))).causes
     assert (cause.text, cause.message) == ("one\n\ntwo", "two")
 
@@ -298,7 +298,7 @@ async def test_turn_that_no_message_began_is_not_asked_again(gateway: StoreGatew
     await gateway.store.chat_commands.execute_verb(key_of(), setting, at=gateway.now())
     turn = await begun(gateway)
     await gateway.cancels_turn(turn)
-    assert await retries(gateway, await orders(gateway, "/retry")) == UndoResult("unasked")
+    assert await retries(gateway, await commands(gateway, "/retry")) == UndoResult("unasked")
     assert not (await gateway.view(turn)).undone
 
 
@@ -312,7 +312,7 @@ async def test_news_that_a_turn_took_along_is_told_again_with_its_message(gatewa
     )
     await gateway.execute_sql("UPDATE inbox SET kind = 'aside' WHERE kind = 'report'")
     await answers(gateway, "and now?")
-    await retries(gateway, await orders(gateway, "/retry"))
+    await retries(gateway, await commands(gateway, "/retry"))
     causes = (await gateway.view(await begun(gateway))).causes
     assert [(cause.text, cause.note) for cause in causes] == [("make has ended", True), ("and now?", False)]
 
@@ -321,7 +321,7 @@ async def test_asking_again_brings_back_a_session_that_was_set_aside(gateway: St
     turn = await gateway.begins_turn("work")
     suspended = session_verbs.suspend(key_of())
     await gateway.store.chat_commands.execute_verb(key_of(), suspended, at=gateway.now())
-    assert await retries(gateway, await orders(gateway, "/retry")) == UndoResult("done", "work")
+    assert await retries(gateway, await commands(gateway, "/retry")) == UndoResult("done", "work")
     again = await begun(gateway)
     session = await gateway.store.sessions.current(key_of())
     assert session is not None
@@ -330,7 +330,7 @@ async def test_asking_again_brings_back_a_session_that_was_set_aside(gateway: St
 
 async def test_message_right_behind_retry_is_answered_after_what_is_asked_again(gateway: StoreGateway) -> None:
     await answers(gateway, "one")
-    order = await orders(gateway, "/retry")
+    order = await commands(gateway, "/retry")
     await gateway.receives("two")
     await retries(gateway, order)
     first = await begun(gateway)
@@ -342,7 +342,7 @@ async def test_message_right_behind_retry_is_answered_after_what_is_asked_again(
 
 async def test_what_is_asked_again_is_exported_and_imported_with_the_rest(gateway: StoreGateway) -> None:
     turn = await answers(gateway, "one")
-    await retries(gateway, await orders(gateway, "/retry"))
+    await retries(gateway, await commands(gateway, "/retry"))
     text, _ = await export_named(gateway.store, key_of())
     await gateway.store.erasure.begin(turn.session, gateway.now())
     await gateway.store.erasure.finish(turn.session, gateway.now())
@@ -355,7 +355,7 @@ async def test_what_is_asked_again_is_exported_and_imported_with_the_rest(gatewa
 async def test_undo_right_behind_retry_leaves_the_turn_before_alone(gateway: StoreGateway) -> None:
     first = await answers(gateway, "one")
     await answers(gateway, "two")
-    retrying, undoing = await orders(gateway, "/retry"), await orders(gateway, "/undo")
+    retrying, undoing = await commands(gateway, "/retry"), await commands(gateway, "/undo")
     assert await retries(gateway, retrying) == UndoResult("done", "two")
     assert await undoes(gateway, undoing) == UndoResult("waiting")
     assert not (await gateway.view(first)).undone
@@ -363,7 +363,7 @@ async def test_undo_right_behind_retry_leaves_the_turn_before_alone(gateway: Sto
 
 async def test_retry_right_behind_retry_asks_once(gateway: StoreGateway) -> None:
     await answers(gateway, "one")
-    first, second = await orders(gateway, "/retry", id="r1"), await orders(gateway, "/retry", id="r2")
+    first, second = await commands(gateway, "/retry", id="r1"), await commands(gateway, "/retry", id="r2")
     assert await retries(gateway, first) == UndoResult("done", "one")
     assert await retries(gateway, second) == UndoResult("waiting")
     assert await gateway.store.inbox.count_waiting(key_of()) == 1
@@ -375,7 +375,7 @@ async def test_undo_of_both_gateways_at_once_takes_one_turn_back(
     one, two = two_gateways
     await answers(one, "one")
     await answers(one, "two")
-    order = await orders(one, "/undo")
+    order = await commands(one, "/undo")
     found = [await undoes(one, order), await undoes(two, order)]
     assert found == [UndoResult("done", "two"), None]
     kinds = await one.query("SELECT turn FROM journal WHERE kind = 'undone'")

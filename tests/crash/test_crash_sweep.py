@@ -40,6 +40,6 @@ def test_nothing_is_lost_or_repeated_when_killed_at_any_call(scenario: type[Cras
     check_reach(scenario, swept.calls)
 
 
-def test_full_sweep_has_every_scene_and_thousands_of_points() -> None:
+def test_full_sweep_has_every_scenario_and_thousands_of_points() -> None:
     assert list(recorded_sweeps()) == [scenario.name for scenario in SCENARIOS]
     assert sum(each["points"] for each in recorded_sweeps().values()) >= MIN_POINTS

@@ -141,6 +141,13 @@ def test_links_lead_somewhere(each: Page) -> None:
         assert not anchor or anchor in there.anchors(), f"{each} links to {target}: no such heading"
 
 
+def test_new_names_of_what_was_renamed_are_in_the_source() -> None:
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    words = set(re.findall(r"\w+", source))
+    rows = re.findall(r"^\| `[^`]+` \| (.+) \|$", page("docs/renamed.md").text, re.MULTILINE)
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row) if name not in words] == []
+
+
 @every_page
 def test_make_targets_exist(each: Page) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

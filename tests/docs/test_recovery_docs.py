@@ -32,10 +32,10 @@ def moments() -> str:
     lines = [f"| the moment | points | {' | '.join(NOTICED.values())} |", f"|---|{'---|' * (1 + len(NOTICED))}"]
     points: Counter[str] = Counter()
     noticed: dict[str, Counter[str]] = {what: Counter() for what in NOTICED}
-    for scene in SCENARIOS:
-        mine = recorded_sweeps()[scene.name]
+    for scenario in SCENARIOS:
+        mine = recorded_sweeps()[scenario.name]
         points.update(mine["moments"])
-        if scene.quiet and not scene.earlier_crash_facts:  # elsewhere, it may be of another cut
+        if scenario.quiet and not scenario.earlier_crash_facts:  # elsewhere, it may be of another cut
             for what, counts in mine["noticed"].items():
                 noticed[what].update(counts)
     for moment in CrashMoment:
@@ -45,20 +45,20 @@ def moments() -> str:
     return "\n".join([*lines, f"| all of them | {points.total()} | {' | '.join('' for _ in NOTICED)} |"])
 
 
-def scenes() -> str:
-    """How many points each scene has, by what was called."""
+def scenarios() -> str:
+    """How many points each scenario has, by what was called."""
     kinds = ("store", "platform", "model")
-    lines = [f"| scene | points | calls to the {' | to the '.join(kinds)} |", "|---|---|---|---|---|"]
-    for scene in SCENARIOS:
-        mine = recorded_sweeps()[scene.name]
+    lines = [f"| scenario | points | calls to the {' | to the '.join(kinds)} |", "|---|---|---|---|---|"]
+    for scenario in SCENARIOS:
+        mine = recorded_sweeps()[scenario.name]
         calls = Counter[str]()
         for what, count in mine["calls"].items():
             calls[what if what in kinds else "platform"] += count
-        lines.append(f"| {scene.name} | {mine['points']} | {' | '.join(str(calls[kind]) for kind in kinds)} |")
+        lines.append(f"| {scenario.name} | {mine['points']} | {' | '.join(str(calls[kind]) for kind in kinds)} |")
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(("region", "render"), [("moments", moments), ("scenes", scenes)])
+@pytest.mark.parametrize(("region", "render"), [("moments", moments), ("scenarios", scenarios)])
 def test_table_is_what_the_sweep_has_recorded(region: str, render: Callable[[], str]) -> None:
     fresh = RECOVERY.rendered(region, render())
     if os.environ.get("PERDURE_WRITE_DOCS"):

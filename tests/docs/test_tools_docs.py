@@ -15,12 +15,12 @@ from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
 from perdure.runtime.process_records import DeferredProcessRecords
-from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.fetch import fetch_tool
 from perdure.tools.file_tools import file_tools
 from perdure.tools.function_tools import as_tool
 from perdure.tools.process_tool import process_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
+from support.chat_folders import shared_folders
 from support.markdown import page
 
 pytestmark = pytest.mark.anyio
@@ -64,11 +64,9 @@ def test_table_has_the_tools_as_they_are(tmp_path: Path) -> None:
     there = {
         f"`{tool.name}`": [", ".join(f"`{name}`" for name in tool.schema["properties"]), f"`{tool.effect}`"]
         for tool in [
-            shell_tool(
-                CommandEnvironment(tmp_path, lambda _: ChatFolders(tmp_path, tmp_path)), DeferredProcessRecords()
-            ),
+            shell_tool(CommandEnvironment(tmp_path, shared_folders(tmp_path)), DeferredProcessRecords()),
             process_tool(tmp_path, DeferredProcessRecords()),
-            *file_tools(tmp_path),
+            *file_tools(shared_folders(tmp_path)),
             fetch_tool(),
         ]
     }

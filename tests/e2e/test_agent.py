@@ -16,6 +16,7 @@ import pytest
 from perdure.agents.providers.models import MAX_ANSWER_CHARS
 from perdure.core import texts
 from perdure.testing.providers import Asked, Fails, Hangs, LocalProvider, NeverEnds, Says, Wish
+from support.chat_folders import chat_workspace
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
 
@@ -185,7 +186,7 @@ def test_bad_arguments_and_unknown_tools_go_back_to_the_model(
 def test_long_result_is_cut_with_a_clear_mark(tmp_path: Path, provider: LocalProvider) -> None:
     provider.script = [Says(calls=[Wish("read_file", {"path": "long"})]), Says("Long.")]
     with served(tmp_path, provider, TOOLS__RESULT_LIMIT="1000") as process:
-        (process.home / "workspace" / "long").write_text("word " * 2000)
+        (chat_workspace(process.home) / "long").write_text("word " * 2000)
         person = Person(process)
         person.say("go")
         person.wait_for_replies(1)
@@ -338,7 +339,7 @@ def test_long_turn_is_summed_up_in_its_middle(tmp_path: Path, provider: LocalPro
     provider.script = reading
     with served(tmp_path, provider, MODEL__CONTEXT="1500") as process:
         for number in range(6):
-            (process.home / "workspace" / f"f{number}").write_text(f"content {number} " + "z" * 1500)
+            (chat_workspace(process.home) / f"f{number}").write_text(f"content {number} " + "z" * 1500)
         person = Person(process)
         person.say("please read all files")
         assert person.wait_for_replies(1) == ["All read."]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from perdure.core.file_names import chat_folder
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway
 from perdure.testing import Crash, SettableClock, SimulatedPlatform
@@ -28,8 +29,8 @@ from support.waiting import eventually, wait_for
 pytestmark = pytest.mark.anyio
 
 WORDS = "marzipan"
-# What a session leaves behind: a foreground command, a process that lives, and their files.
-SCRIPT = f"run: echo {WORDS}\nbackground: echo {WORDS}; cat\nsay: {WORDS}"
+# What a session leaves behind: a foreground command, a process that lives, and their files; one in the workspace.
+SCRIPT = f"run: echo {WORDS} | tee plan.txt\nbackground: echo {WORDS}; cat\nsay: {WORDS}"
 
 
 @pytest.fixture
@@ -80,6 +81,31 @@ async def test_b104_nothing_of_an_erased_session_is_left_in_the_home(home: Path)
         assert await running.store.sessions.page() == []
         assert [path for path in (home / "keepers").iterdir() if path.is_dir()] == []
     assert holds(home) == []
+    assert list((home / "chats").iterdir()) == []
+
+
+async def test_b104_folder_of_a_chat_goes_with_its_last_session(home: Path) -> None:
+    platform = SimulatedPlatform()
+    async with serving(home, platform) as running:
+        for chat in ("1", "2"):
+            platform.write(
+                f"run: mkdir -p sub && echo {WORDS} > sub/plan.txt && chmod 500 sub\nsay: {chat}", chat=chat
+            )
+            await wait_for_replies(platform, chat, chat=chat)
+        platform.write("/new")
+        await eventually("a fresh session", lambda: len(platform.replies()) == 2)
+        platform.write("say: afresh")
+        await eventually("it is answered", lambda: len(platform.replies()) == 3)
+        first, second = await running.store.sessions.of_key(key_of(platform))
+        folder = home / chat_folder(key_of(platform))
+        await running.operator_verbs.erase(first.id)
+        assert (folder / "workspace" / "sub" / "plan.txt").exists(), "its chat has another session"
+        await running.operator_verbs.erase(second.id)
+        assert [each.name for each in folder.parent.iterdir()] == [Path(chat_folder(key_of(platform, "2"))).name]
+        platform.write("run: ls -A")
+        await eventually("an empty folder", lambda: platform.replies()[-1].startswith("exit code 0"))
+        await running.loops.eraser.finish_pending()
+        assert (folder / "workspace").is_dir(), "the folder of a chat that began anew stays"
 
 
 async def test_b104_running_turn_and_its_command_are_ended_before_they_are_erased(home: Path) -> None:
@@ -219,20 +245,22 @@ KEY = "agent:main:web:dm:home"
 def test_b104_command_line_erases_through_the_gateway_and_asks_first(home: Path) -> None:
     with gateway(home) as process:
         ann = Person(process)
-        ann.say(f"say: {WORDS}", "first")
+        ann.say(f"run: echo {WORDS} > plan.txt\nsay: {WORDS}", "first")
         ann.wait_for_replies(1)
         refused = perdure(process, "erase", KEY, typed="n\n")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "Erase this for good? [y/N]" in refused.stderr
         assert "turns: 1" in refused.stderr
+        assert f"{chat_folder(KEY)}  the files of the chat" in refused.stderr
         assert ann.replies() == [WORDS]
         place = next(at for at, name, data in ann.events() if name == "message" and data["author"] == "agent")
         done = perdure(process, "erase", KEY, "--json", "--yes")
         [erased] = json.loads(done.stdout)
         assert (done.returncode, erased["turns"], erased["messages"], erased["replies"]) == (0, 1, 1, 1)
+        assert not (home / chat_folder(KEY)).exists()
         assert ann.messages() == []
         assert next(ann.events(place))[1] == "gateway", "a stream goes on where it was"
-        assert ann.say(f"say: {WORDS}", "first").status_code == 410
+        assert ann.say(f"run: echo {WORDS} > plan.txt\nsay: {WORDS}", "first").status_code == 410
         assert perdure(process, "erase", KEY, "--yes").returncode == 1
         ann.say("say: afresh")
         wait_for("it is answered", lambda: ann.replies() == ["afresh"])

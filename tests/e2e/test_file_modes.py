@@ -24,7 +24,10 @@ def mode(path: Path) -> str:
 
 def open_to_others(home: Path) -> dict[str, str]:
     """The files of a home that others than their owner may use, with their modes."""
-    everything = [home, *(each for each in home.rglob("*") if "workspace" not in each.relative_to(home).parts)]
+    everything = [
+        home,
+        *(each for each in home.rglob("*") if not {"workspace", "home"} & {*each.relative_to(home).parts}),
+    ]
     return {
         str(each.relative_to(home)): mode(each)
         for each in everything

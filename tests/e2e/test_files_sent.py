@@ -15,8 +15,10 @@ from perdure.core import texts
 from perdure.platforms.api import Capabilities
 from perdure.testing import SimulatedPlatform
 from perdure.testing.telegram import BotApiRefusal, Fault, LocalTelegram
+from support.chat_folders import WEB_CHAT, chat_workspace
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import serving
+from support.recovery import key_of
 from support.telegram import query_database, telegram_gateway, wait_until_settled
 from support.waiting import eventually, wait_for
 
@@ -29,10 +31,14 @@ def telegram() -> Iterator[LocalTelegram]:
         yield running
 
 
-def write(process: GatewayProcess, name: str, content: bytes = PNG) -> Path:
-    place = process.home / "workspace" / name
+def write(process: GatewayProcess, key: str, name: str, content: bytes = PNG) -> Path:
+    place = chat_workspace(process.home, key) / name
     place.write_bytes(content)
     return place
+
+
+def key_of_ann(telegram: LocalTelegram) -> str:
+    return f"agent:main:telegram:dm:{telegram.ann}"
 
 
 def shared(telegram: LocalTelegram) -> list[tuple[str, str, bytes]]:
@@ -42,7 +48,7 @@ def shared(telegram: LocalTelegram) -> list[tuple[str, str, bytes]]:
 def test_files_are_sent_as_what_they_are(tmp_path: Path, telegram: LocalTelegram) -> None:
     with telegram_gateway(tmp_path / "home", telegram) as process:
         for name in ("cat.png", "hm.ogg", 'a "plan".pdf', "not.broken.png"):
-            write(process, name)
+            write(process, key_of_ann(telegram), name)
         asked = telegram.write(
             'send: cat.png\nsend: hm.ogg\nsend: a "plan".pdf\nsend: not.broken.png\nsay: all sent'
         )
@@ -70,7 +76,7 @@ def test_b74_kill_in_the_middle_of_a_send_is_told_as_any_other(
 ) -> None:
     held = telegram.befall("sendPhoto", Fault(hold=True, effect=arrived))
     with telegram_gateway(tmp_path / "home", telegram) as process:
-        place = write(process, "cat.png")
+        place = write(process, key_of_ann(telegram), "cat.png")
         telegram.write("send: cat.png\nsay: there you are")
         assert held.reached.wait(30), "the file is on its way"
         process.kill()
@@ -87,7 +93,7 @@ def test_b74_kill_in_the_middle_of_a_send_is_told_as_any_other(
 
 def test_web_shows_a_message_with_the_file(tmp_path: Path) -> None:
     with gateway(tmp_path / "home") as process:
-        write(process, "cat.png")
+        write(process, WEB_CHAT, "cat.png")
         ann = Person(process)
         ann.say("send: cat.png\nsend: missing.txt\nsend: ../token\nsay: done")
         ann.wait_for_replies(2)
@@ -107,8 +113,8 @@ async def test_platform_that_cannot_send_the_file_is_told_where_it_is(tmp_path: 
     small = SimulatedPlatform("small", capabilities=Capabilities(idempotent_send=True, files=True, max_file=5))
     able = SimulatedPlatform("able", capabilities=Capabilities(idempotent_send=True, files=True, max_file=6))
     async with serving(tmp_path, plain, small, able):
-        (tmp_path / "workspace" / "plan.txt").write_bytes(b"a plan")
         for platform in (plain, small, able):
+            (chat_workspace(tmp_path, key_of(platform)) / "plan.txt").write_bytes(b"a plan")
             platform.write("send: plan.txt\nsay: done")
         await eventually("it is sent", lambda: all(len(each.posted) == 2 for each in (plain, small, able)))
         for platform in (plain, small):

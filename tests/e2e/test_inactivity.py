@@ -24,6 +24,7 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database
 from perdure.testing import FaultyDatabase, SettableClock, SimulatedPlatform
 from perdure.testing.simulated_platform import SimulatedAdapter
+from support.chat_folders import chat_workspace
 from support.inprocess import crashing_at_the_end, serving
 from support.recovery import key_of, last_turn, turn_views
 from support.waiting import eventually
@@ -361,7 +362,7 @@ async def test_b83_clock_that_is_set_ends_nothing(tmp_path: Path) -> None:
 async def test_b83_output_of_a_command_is_a_sign_of_life(tmp_path: Path) -> None:
     platform, clocks = SimulatedPlatform(), Clocks()
     async with serving(tmp_path, platform, **clocks.options, **QUIET) as gateway:
-        go_on = tmp_path / "workspace" / "go-on"
+        go_on = chat_workspace(tmp_path, key_of(platform)) / "go-on"
         platform.write(f"run: echo begun; while [ ! -e {go_on} ]; do sleep 0.1; done")
         await eventually("it runs", lambda: gateway.loops.runner.running)
         [attempt] = [running.attempt for running in gateway.loops.runner.running.values()]

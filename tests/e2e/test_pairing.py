@@ -18,6 +18,7 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.pairings import MAX_WRONG_CODES
 from perdure.store.processes import Process
 from perdure.testing import Crash
+from support.chat_folders import workspaces
 from support.gateway import GatewayProcess, gateway
 from support.pairing import PairingScenario, api_request, change_people
 from support.ports import free_port
@@ -350,7 +351,8 @@ async def test_b101_process_of_a_removed_person_begins_no_turn(tmp_path: Path, c
         scenario.platform.write(script, chat=chat, sender="eve")
         await scenario.wait_for_replies("begun", chat=chat)
         await change_people(here, "remove", who="web:eve")
-        (here.settings.workspace / "go").touch()
+        [workspace] = workspaces(here.settings.home)
+        (workspace / "go").touch()
         [process] = await eventually("it has ended", lambda: _ended(here))
         if chat == "g":
             await eventually(

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support.chat_folders import chat_workspace
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 
 KEY = "agent:main:web:dm:home"
@@ -21,7 +22,7 @@ KEY = "agent:main:web:dm:home"
 def send(process: GatewayProcess, chat: str) -> None:
     """Somebody sends a file, and gets one."""
     person, headers = Person(process, chat), {"Authorization": f"Bearer {process.token}"}
-    (process.home / "workspace" / "plan.txt").write_text("a plan")
+    (chat_workspace(process.home, f"agent:main:web:dm:{chat}") / "plan.txt").write_text("a plan")
     sent = httpx.post(
         f"{process.url}/api/attachments?name=a.txt", content=chat, headers=headers, timeout=30
     ).json()

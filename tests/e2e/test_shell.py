@@ -15,6 +15,7 @@ import pytest
 
 from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.tools.shell import call_directory
+from support.chat_folders import chat_workspace
 from support.gateway import COMMAND, Person
 from support.inprocess import serving
 from support.keepers import run_keeper_program, write_launch_spec
@@ -180,7 +181,7 @@ async def test_b63_command_runs_once_when_killed_before_its_keeper_came(home: Pa
     async with crashing_at_fact(home, platform, fact=INTENT, clock=clock):
         platform.write(f"run: {HELD_COMMAND}")
     place = call_directory(commands.root, await key_of_the_call(home, platform))
-    write_launch_spec(place, command=HELD_COMMAND, directory=str(commands.workspace))
+    write_launch_spec(place, command=HELD_COMMAND, directory=str(chat_workspace(home, key_of(platform))))
     async with serving(home, platform, clock=clock):
         await eventually("the command runs", commands.has_output)
         with run_keeper_program(place) as late:

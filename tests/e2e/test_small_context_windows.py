@@ -71,7 +71,7 @@ def message(number: int) -> str:
     return f"message {number} " + "please tell me something more about it " * 3
 
 
-async def talk(platform: SimulatedPlatform, first: int, last: int) -> None:
+async def conversation(platform: SimulatedPlatform, first: int, last: int) -> None:
     """Small messages, one after the other, each of which has its answer before the next is written."""
     for number in range(first, last + 1):
         platform.write(message(number))
@@ -102,7 +102,7 @@ async def test_b87_each_of_thirty_messages_is_answered_in_a_small_window(
     provider.window = Window(1024, server, tells)
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform):
-        await talk(platform, 1, 30)
+        await conversation(platform, 1, 30)
     assert "IN SHORT: small talk" in json.dumps(provider.requests[-1].messages)
     assert outcomes(provider).count("too long") <= 3, "the window is learnt once, not with every message"
 
@@ -129,7 +129,7 @@ async def test_b87_window_that_was_configured_too_large_is_corrected(
     provider.window = Window(1024, tells=False)
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform, MODEL__CONTEXT="200000"):
-        await talk(platform, 1, 15)
+        await conversation(platform, 1, 15)
     assert any(map(is_summary, provider.requests))
     assert outcomes(provider).count("too long") <= 3
 
@@ -152,12 +152,12 @@ async def test_b87_conversation_from_a_larger_model_is_summed_up_in_parts(
     """It is longer than the small model could read for a summary of all of it."""
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform):
-        await talk(platform, 1, 30)
+        await conversation(platform, 1, 30)
     assert not any(map(is_summary, provider.requests))
     provider.window = Window(1024)
     provider.requests.clear()
     async with served(tmp_path, provider, platform):
-        await talk(platform, 31, 31)
+        await conversation(platform, 31, 31)
     summaries = [asked for asked in provider.requests if is_summary(asked)]
     assert len(summaries) > 1
     assert "message 1 " in summaries[0].text
@@ -174,7 +174,7 @@ async def test_b87_conversation_is_shortened_and_asked_again_when_its_answer_fou
     provider.window = Window(1024, tells=tells)
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform):
-        await talk(platform, 1, 6)
+        await conversation(platform, 1, 6)
         provider.script = lambda asked: Says("IN SHORT: small talk" if is_summary(asked) else LONG)
         platform.write("message 7, for which there is no room")
         assert await the_reply(platform, 7) == LONG
@@ -186,7 +186,7 @@ async def test_b87_shortening_is_made_up_for_after_a_crash(tmp_path: Path, provi
     provider.window = Window(1024)
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform):
-        await talk(platform, 1, 6)
+        await conversation(platform, 1, 6)
     provider.script = lambda asked: Fails(503) if is_summary(asked) else Says(LONG)
     async with crashing_at_the_end(tmp_path, platform, **settings(provider)):
         platform.write("message 7, for which there is no room")
@@ -201,7 +201,7 @@ async def test_b87_limit_of_the_answers_is_not_taken_for_a_window(tmp_path: Path
     provider.window = Window(100_000, tells=False)
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform):
-        await talk(platform, 1, 5)
+        await conversation(platform, 1, 5)
         cut = Says("word " * 40, finish="length")
         provider.script = lambda asked: Says("IN SHORT: small talk") if is_summary(asked) else cut
         platform.write("message 6")
@@ -268,7 +268,7 @@ async def test_b87_summary_that_fails_says_that_it_was_the_summary(
     provider.window = Window(1024)
     platform = SimulatedPlatform()
     async with served(tmp_path, provider, platform):
-        await talk(platform, 1, 7)
+        await conversation(platform, 1, 7)
         provider.script = lambda asked: Fails(400, message="No.") if is_summary(asked) else chatting(asked)
         platform.write(message(8) * 14)
         told = await the_reply(platform, 8)

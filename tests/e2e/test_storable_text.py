@@ -107,8 +107,8 @@ async def test_b14_question_with_half_an_emoji_is_asked_clean(tmp_path: Path) ->
     platform = SimulatedPlatform()
     async with serving(tmp_path, platform, agent=agent_that(ask)):
         platform.write("hi")
-        mended = "this \N{REPLACEMENT CHARACTER}"
-        await replies(platform, texts.background.question(None, f"which {SEEN}?", [mended, "that"]))
+        cleaned = "this \N{REPLACEMENT CHARACTER}"
+        await replies(platform, texts.background.question(None, f"which {SEEN}?", [cleaned, "that"]))
 
 
 class Scripted:

@@ -73,7 +73,7 @@ class Talk(Struct):
                 found.append(each)
         return found
 
-    def orders(self) -> list[Said]:
+    def commands(self) -> list[Said]:
         return [each for each in self.said if each.state == "waiting" and each.kind == "command"]
 
     def next_turn(self) -> list[Said]:
@@ -102,7 +102,7 @@ class QueueModel(RuleBasedStateMachine):
         self._runner = asyncio.Runner()
         self._gateway = StoreGateway(DatabaseLocation(f"sqlite:///{self._folder}/perdure.db", self._folder))
         self._run(self._gateway.open())
-        self.talks = {name: Talk() for name in CHATS}
+        self.chats = {name: Talk() for name in CHATS}
         self._count = 0
 
     def teardown(self) -> None:
@@ -116,29 +116,29 @@ class QueueModel(RuleBasedStateMachine):
     @rule(verb=st.sampled_from(VERBS), name=st.sampled_from(CHATS), number=st.integers(0, 99))
     def act(self, verb: str, name: str, number: int) -> None:
         """One event. They are one rule, so that walks get far: each needs the others."""
-        talk, person = self.talks[name], PEOPLE[number % 2]
+        chat, person = self.chats[name], PEOPLE[number % 2]
         match verb:
             case "write" | "album":
-                self._write(name, talk, person, f"x{number % 2}" if verb == "album" else None)
+                self._write(name, chat, person, f"x{number % 2}" if verb == "album" else None)
             case "again":
-                self._again(name, talk, number)
+                self._again(name, chat, number)
             case "command" | "switch" | "put":
                 words = {
                     "command": "/status",
                     "switch": f"/queue {QUEUE_MODE_NAMES[number % 4]}",
                     "put": f"/put {number}",
                 }
-                self._receive(name, talk, Said(self._name(), words[verb], person, "command", None))
+                self._receive(name, chat, Said(self._name(), words[verb], person, "command", None))
             case "obey":
-                self._obey(name, talk)
+                self._obey(name, chat)
             case "claim":
-                self._claim(name, talk)
+                self._claim(name, chat)
             case "listen":
-                self._listen(talk)
+                self._listen(chat)
             case "finish":
-                self._finish(talk)
+                self._finish(chat)
             case "edit" | "delete":
-                self._amend(name, talk, verb, number)
+                self._amend(name, chat, verb, number)
             case _:
                 self._crash()
 
@@ -148,20 +148,20 @@ class QueueModel(RuleBasedStateMachine):
         self._count += 1
         return f"m{self._count}"
 
-    def _write(self, name: str, talk: Talk, person: str, album: str | None) -> None:
+    def _write(self, name: str, chat: Talk, person: str, album: str | None) -> None:
         said = self._name()
-        self._receive(name, talk, Said(said, said, person, "message", talk.mode or RULES.mode, album))
+        self._receive(name, chat, Said(said, said, person, "message", chat.mode or RULES.mode, album))
 
-    def _receive(self, name: str, talk: Talk, said: Said) -> None:
-        full = said.kind == "message" and len(talk.waiting(all_of_it=True)) >= RULES.cap
+    def _receive(self, name: str, chat: Talk, said: Said) -> None:
+        full = said.kind == "message" and len(chat.waiting(all_of_it=True)) >= RULES.cap
         stored = self._store(name, said)
         assert stored.fresh
         assert stored.fate is (Fate.FULL if full else Fate.WAITS)
         said.state = "refused" if full else "waiting"
-        ends = talk.turn is not None and said.manner == "interrupt" and not full
-        assert stored.ended == (talk.turn.id if ends and talk.turn else None)
-        talk.turn = None if ends else talk.turn
-        talk.said.append(said)
+        ends = chat.turn is not None and said.manner == "interrupt" and not full
+        assert stored.ended == (chat.turn.id if ends and chat.turn else None)
+        chat.turn = None if ends else chat.turn
+        chat.said.append(said)
 
     def _store(self, name: str, said: Said) -> Stored:
         inbound = self._inbound(name, said)
@@ -172,22 +172,22 @@ class QueueModel(RuleBasedStateMachine):
     def _inbound(name: str, said: Said) -> Inbound:
         return Inbound(chat_address(name), said.name, Sender(said.sender), said.text, album=said.album)
 
-    def _again(self, name: str, talk: Talk, number: int) -> None:
-        if talk.said:
-            said = talk.said[number % len(talk.said)]
+    def _again(self, name: str, chat: Talk, number: int) -> None:
+        if chat.said:
+            said = chat.said[number % len(chat.said)]
             stored = self._store(name, said)
             assert not stored.fresh
             assert stored.fate is (Fate.FULL if said.state == "refused" else Fate.WAITS)
 
     # ── commands ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _obey(self, name: str, talk: Talk) -> None:
-        orders = self._run(self._gateway.store.chat_commands.waiting(self._gateway.run))
-        here = [order for order in orders if order.key == key_of(name)]
-        assert [order.message for order in here] == [each.name for each in talk.orders()]
+    def _obey(self, name: str, chat: Talk) -> None:
+        commands = self._run(self._gateway.store.chat_commands.waiting(self._gateway.run))
+        here = [order for order in commands if order.key == key_of(name)]
+        assert [order.message for order in here] == [each.name for each in chat.commands()]
         if not here:
             return
-        order, said, now, store = here[0], talk.orders()[0], self._gateway.now(), self._gateway.store
+        order, said, now, store = here[0], chat.commands()[0], self._gateway.now(), self._gateway.store
         verb, _, rest = order.text.partition(" ")
         said.state = "obeyed"
         if verb == "/queue":
@@ -195,9 +195,9 @@ class QueueModel(RuleBasedStateMachine):
             switching = switch_mode(order.key, mode, order.position)
             done = self._run(store.chat_commands.execute(order, switching, lambda _: "", now))
             assert done is not None
-            self._switched(talk, said, mode, done.ended)
+            self._switched(chat, said, mode, done.ended)
         elif verb == "/put":
-            full = len(talk.waiting(all_of_it=True)) >= RULES.cap
+            full = len(chat.waiting(all_of_it=True)) >= RULES.cap
             putting = convert_to_message(order, rest, "steer", RULES)
             put = self._run(store.chat_commands.execute(order, putting, lambda _: "", now))
             assert put is not None
@@ -208,53 +208,53 @@ class QueueModel(RuleBasedStateMachine):
             self._run(store.chat_commands.execute(order, lambda _: None, lambda _: "", now))
 
     @staticmethod
-    def _switched(talk: Talk, command: Said, mode: QueueMode, ended: str | None) -> None:
-        talk.mode = mode
-        behind = talk.said[talk.said.index(command) + 1 :]
-        follow = [each for each in talk.waiting() if each in behind]
+    def _switched(chat: Talk, command: Said, mode: QueueMode, ended: str | None) -> None:
+        chat.mode = mode
+        behind = chat.said[chat.said.index(command) + 1 :]
+        follow = [each for each in chat.waiting() if each in behind]
         for each in follow:
             each.manner = mode
-        ends = bool(follow) and mode == "interrupt" and talk.turn is not None
-        assert ended == (talk.turn.id if ends and talk.turn else None)
-        talk.turn = None if ends else talk.turn
+        ends = bool(follow) and mode == "interrupt" and chat.turn is not None
+        assert ended == (chat.turn.id if ends and chat.turn else None)
+        chat.turn = None if ends else chat.turn
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _claim(self, name: str, talk: Talk) -> None:
+    def _claim(self, name: str, chat: Talk) -> None:
         claim = self._claimed(name)
-        expected = [] if talk.turn is not None else talk.next_turn()
+        expected = [] if chat.turn is not None else chat.next_turn()
         assert (claim is not None) == bool(expected)
         if claim is not None:
-            talk.turn = claim.turn
-            talk.take(claim.turn.id, expected)
-            assert [cause.text for cause in fold(claim.records).causes] == talk.heard[claim.turn.id]
+            chat.turn = claim.turn
+            chat.take(claim.turn.id, expected)
+            assert [cause.text for cause in fold(claim.records).causes] == chat.heard[claim.turn.id]
 
     def _claimed(self, name: str) -> Claim | None:
         gateway = self._gateway
         return self._run(gateway.store.turns.claim(key_of(name), gateway.run, gateway.now(), RULES))
 
-    def _listen(self, talk: Talk) -> None:
-        if talk.turn is None:
+    def _listen(self, chat: Talk) -> None:
+        if chat.turn is None:
             return
-        expected = [each for each in talk.waiting() if each.manner == "steer"]
-        records = self._run(self._gateway.store.queue.join(talk.turn, RULES, self._gateway.now()))
+        expected = [each for each in chat.waiting() if each.manner == "steer"]
+        records = self._run(self._gateway.store.queue.join(chat.turn, RULES, self._gateway.now()))
         assert records is not None
         entries = [record.entry for record in records]
         joined = [cause.text for entry in entries if isinstance(entry, MessagesJoined) for cause in entry.causes]
         assert joined == [each.text for each in expected]
-        talk.take(talk.turn.id, expected)
+        chat.take(chat.turn.id, expected)
 
-    def _finish(self, talk: Talk) -> None:
-        if talk.turn is not None:
-            assert self._run(self._gateway.appends(talk.turn, TurnFinished("done")))
-            talk.turn = None
+    def _finish(self, chat: Talk) -> None:
+        if chat.turn is not None:
+            assert self._run(self._gateway.appends(chat.turn, TurnFinished("done")))
+            chat.turn = None
 
     # ── edits ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _amend(self, name: str, talk: Talk, verb: str, number: int) -> None:
-        if not talk.said:
+    def _amend(self, name: str, chat: Talk, verb: str, number: int) -> None:
+        if not chat.said:
             return
-        said, by, text = talk.said[number % len(talk.said)], PEOPLE[number // 2 % 2], f"{self._name()} edited"
+        said, by, text = chat.said[number % len(chat.said)], PEOPLE[number // 2 % 2], f"{self._name()} edited"
         edit = msgspec.structs.replace(
             self._inbound(name, said), sender=Sender(by), text=text, kind="edit", version=text
         )
@@ -275,16 +275,16 @@ class QueueModel(RuleBasedStateMachine):
             said.state = "deleted"
         else:
             assert stored.fate is Fate.CHANGED
-            self._reworded(talk, said, text, stored.ended)
+            self._reworded(chat, said, text, stored.ended)
 
     @staticmethod
-    def _reworded(talk: Talk, said: Said, text: str, ended: str | None) -> None:
+    def _reworded(chat: Talk, said: Said, text: str, ended: str | None) -> None:
         was, said.text = said.kind, text
         if was == "command":
-            said.kind, said.manner = "message", talk.mode or RULES.mode
-        ends = was == "command" and said.manner == "interrupt" and talk.turn is not None
-        assert ended == (talk.turn.id if ends and talk.turn else None)
-        talk.turn = None if ends else talk.turn
+            said.kind, said.manner = "message", chat.mode or RULES.mode
+        ends = was == "command" and said.manner == "interrupt" and chat.turn is not None
+        assert ended == (chat.turn.id if ends and chat.turn else None)
+        chat.turn = None if ends else chat.turn
 
     # ── crashes ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -292,32 +292,32 @@ class QueueModel(RuleBasedStateMachine):
         """Die, come back, and go on with what was cut off; what wants to steer it joins it."""
         self._run(self._gateway.reopen())
         lost = {turn.key: turn for turn in self._run(self._gateway.lost_turns())}
-        running = {key_of(name): talk for name, talk in self.talks.items() if talk.turn is not None}
+        running = {key_of(name): chat for name, chat in self.chats.items() if chat.turn is not None}
         assert lost.keys() == running.keys()
-        for name, talk in self.talks.items():
-            if talk.turn is not None:
-                mine = self._run(self._gateway.interrupts_turn(talk.turn))
+        for name, chat in self.chats.items():
+            if chat.turn is not None:
+                mine = self._run(self._gateway.interrupts_turn(chat.turn))
                 assert mine is not None
                 assert self._run(self._gateway.appends(mine, TurnRequeued()))
                 claim = self._claimed(name)
                 assert claim is not None
-                talk.turn = claim.turn
-                talk.take(claim.turn.id, [each for each in talk.waiting() if each.manner == "steer"])
+                chat.turn = claim.turn
+                chat.take(claim.turn.id, [each for each in chat.waiting() if each.manner == "steer"])
 
     # ── what must always be true ────────────────────────────────────────────────────────────────────────────
 
     @invariant()
     def queue_is_as_the_model_says(self) -> None:
-        for name, talk in self.talks.items():
+        for name, chat in self.chats.items():
             sql = "SELECT body, kind, manner, state, turn FROM inbox WHERE key = :key AND kind <> 'change' "
             rows = self._run(
                 self._gateway.query(f"{sql} AND body IS NOT NULL ORDER BY position", key=key_of(name))
             )
             texts = [msgspec.json.decode(row[0], type=Inbound).text for row in rows]
             found = [(text, *row[1:]) for text, row in zip(texts, rows, strict=True)]
-            kept = [each for each in talk.said if each.state != "refused"]
+            kept = [each for each in chat.said if each.state != "refused"]
             assert found == [(each.text, each.kind, each.manner, each.state, each.turn) for each in kept]
-            for turn, heard in talk.heard.items():
+            for turn, heard in chat.heard.items():
                 records = self._run(self._gateway.store.journal.of_turn(self._session(turn), turn))
                 assert [cause.text for cause in fold(records).causes] == heard, "heard once, and in order"
 

@@ -88,8 +88,8 @@ def check(place: Path, runs: str, step: int) -> None:
         case CommandEnded(exit_code=code, signal=number):
             # The command takes some of these steps too, and is killed itself then.
             assert (code, runs) == (9, "run\n") or number == signal.SIGKILL, step
-        case sighting:
-            assert isinstance(sighting, CommandLost), step
+        case status:
+            assert isinstance(status, CommandLost), step
             assert runs in ("", "run\n"), step
 
 

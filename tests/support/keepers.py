@@ -110,9 +110,9 @@ def find_processes(text: str) -> list[int]:
 
 def running_status(directory: Path) -> CommandRunning:
     """How a command is doing that runs."""
-    sighting = keeper.read_status(directory)
-    assert isinstance(sighting, CommandRunning), sighting
-    return sighting
+    status = keeper.read_status(directory)
+    assert isinstance(status, CommandRunning), status
+    return status
 
 
 def wait_until_ended(directory: Path) -> CommandEnded:
@@ -123,8 +123,8 @@ def wait_until_ended(directory: Path) -> CommandEnded:
 
 def status_of_kind(directory: Path, kind: type[CommandStatus]) -> Any:
     """What is to be seen, if it is of that kind."""
-    sighting = keeper.read_status(directory)
-    return sighting if isinstance(sighting, kind) else None
+    status = keeper.read_status(directory)
+    return status if isinstance(status, kind) else None
 
 
 def rewrite_record(directory: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

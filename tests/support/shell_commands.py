@@ -16,6 +16,7 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.tools import keeper
 from perdure.tools.keeper import CommandRunning
 from perdure.tools.keeper.directory import session_processes
+from support.chat_folders import workspaces
 from support.gateway import GatewayProcess
 from support.keepers import end_all_commands
 from support.waiting import eventually, wait_for
@@ -59,16 +60,22 @@ class ShellCommands:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.root = home / "keepers"
-        self.workspace = home / "workspace"
+
+    @property
+    def workspace(self) -> Path:
+        """Where the commands of the only conversation run."""
+        [workspace] = workspaces(self.home)
+        return workspace
 
     def runs(self) -> int:
         """How often the held command ran."""
-        file = self.workspace / "runs"
-        return len(file.read_text().splitlines()) if file.exists() else 0
+        files = [place / "runs" for place in workspaces(self.home)]
+        return sum(len(file.read_text().splitlines()) for file in files if file.exists())
 
     def release(self) -> None:
         """Let the held command come to its end."""
-        (self.workspace / "go").touch()
+        for place in workspaces(self.home):
+            (place / "go").touch()
 
     def directories(self) -> list[Path]:
         return sorted(place for place in self.root.iterdir()) if self.root.is_dir() else []

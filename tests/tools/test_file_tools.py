@@ -23,6 +23,9 @@ from perdure.core.tools import Use
 from perdure.errors import ToolFailed
 from perdure.tools import file_contents, file_search
 from perdure.tools.file_tools import file_tools
+from perdure.tools.openat2 import OpenBeneath, open_beneath, open_by_parts
+from perdure.tools.send_file import send_file_tool
+from support.chat_folders import shared_folders
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +36,8 @@ class Desk:
 
     def __init__(self, root: Path, **more: Any) -> None:
         self.root = root
-        self.tools = {tool.name: tool for tool in file_tools(root, **more)}
+        sends = send_file_tool(shared_folders(root), root.parent / "home", opener=more.get("opener", open_beneath))
+        self.tools = {tool.name: tool for tool in [*file_tools(shared_folders(root), **more), sends]}
 
     async def use(self, name: str, /, **arguments: Any) -> str:
         return await self.tools[name].run(Use(arguments, "turn:call"))
@@ -62,6 +66,7 @@ def test_b61_effects_say_what_may_be_repeated(desk: Desk) -> None:
         "write_file": Effect.PURE,
         "edit_file": Effect.ONCE,
         "search_files": Effect.PURE,
+        "send_file": Effect.PURE,
     }
 
 
@@ -175,6 +180,7 @@ async def test_pipe_is_refused_and_not_waited_for(desk: Desk) -> None:
         "read_file": {},
         "write_file": {"content": "a"},
         "edit_file": {"old": "a", "new": ""},
+        "send_file": {},
     }.items():
         assert "is not a file but" in await desk.refusal(name, path="pipe", **more)
     assert "No match" in await desk.use("search_files", pattern="a")
@@ -199,12 +205,16 @@ WAYS_OUT = {
     "a link that leads nowhere": "dangling-link",
     "a brother with the same beginning": "../root-two/secret.txt",
     "home": "~/secret.txt",
+    "a magic path": "/proc/self/root{outside}/secret.txt",
+    "a magic link": "magic-link/secret.txt",
+    "a link to the descriptors": "descriptors/0",
 }
 
 
-@pytest.fixture
-def besieged(desk: Desk) -> Desk:
+@pytest.fixture(params=[open_beneath, open_by_parts], ids=["openat2", "part by part"])
+def besieged(request: pytest.FixtureRequest, desk: Desk) -> Desk:
     outside = desk.root.parent
+    desk = Desk(desk.root, opener=request.param)
     (outside / "secret.txt").write_text("secret")
     (outside / "root-two").mkdir()
     (outside / "root-two" / "secret.txt").write_text("secret")
@@ -213,6 +223,8 @@ def besieged(desk: Desk) -> Desk:
     (desk.root / "folder-link").symlink_to("..")
     (desk.root / "second-link").symlink_to("folder-link")
     (desk.root / "dangling-link").symlink_to(outside / "not-there")
+    (desk.root / "magic-link").symlink_to(f"/proc/self/root{outside}")
+    (desk.root / "descriptors").symlink_to("/proc/self/fd")
     return desk
 
 
@@ -225,6 +237,7 @@ async def test_path_that_leads_out_is_refused_by_every_tool(besieged: Desk, way:
         "write_file": {"content": "changed"},
         "edit_file": {"old": "secret", "new": "changed"},
         "search_files": {"pattern": "secret"},
+        "send_file": {},
     }.items():
         sentence = await besieged.refusal(name, path=path, **more)
         assert f"leads out of `{besieged.root}`" in sentence
@@ -236,9 +249,44 @@ async def test_search_does_not_follow_links_out(besieged: Desk) -> None:
     assert "No match" in await besieged.use("search_files", pattern="secret")
 
 
+async def test_b185_listing_does_not_tell_what_is_outside(besieged: Desk) -> None:
+    assert "folder-link/" not in await besieged.use("read_file", path=".")
+
+
+@pytest.mark.parametrize("opener", [open_beneath, open_by_parts], ids=["openat2", "part by part"])
+async def test_b185_file_of_the_gateway_is_refused_under_a_second_name(
+    tmp_path: Path, opener: OpenBeneath
+) -> None:
+    """A hard link from before there was a sandbox; files of the workspace may have several names."""
+    (tmp_path / "token").write_text("secret")
+    desk = Desk(tmp_path / "workspace", home=tmp_path, opener=opener)
+    desk.put("mine", "one of two names")
+    os.link(tmp_path / "token", desk.root / "second-name")
+    os.link(desk.root / "mine", desk.root / "also-mine")
+    sentence = "`second-name` is a file of the gateway itself under another name"
+    assert sentence in await desk.refusal("read_file", path="second-name")
+    assert sentence in await desk.refusal("edit_file", path="second-name", old="secret", new="x")
+    assert sentence in await desk.refusal("search_files", path="second-name", pattern="secret")
+    assert "No match" in await desk.use("search_files", pattern="secret")
+    assert "one of two names" in await desk.use("read_file", path="also-mine")
+
+
+async def test_b185_home_in_the_folder_is_left_out(tmp_path: Path) -> None:
+    """With `tools.directory` above the home, as `/` is, everything but the home can be used."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "token").write_text("secret")
+    desk = Desk(tmp_path, home=tmp_path / "home")
+    desk.put("mine", "no secret")
+    for path in ("home/token", "home", str(tmp_path / "home" / "token")):
+        assert "leads out of" in await desk.refusal("read_file", path=path)
+    assert (await desk.use("search_files", pattern="secret")).splitlines()[1:] == ["mine:1: no secret"]
+
+
 async def test_links_inside_are_followed_and_stay_links(desk: Desk) -> None:
     desk.put("real/file.txt", "one")
     (desk.root / "link").symlink_to("real/file.txt")
+    (desk.root / "absolute").symlink_to(desk.root / "real")
+    assert "one" in await desk.use("read_file", path="absolute/file.txt")
     await desk.use("write_file", path="link", content="two")
     assert (desk.root / "link").is_symlink()
     assert (desk.root / "real/file.txt").read_text() == "two"
@@ -327,9 +375,11 @@ WRITER = """
 import sys
 from pathlib import Path
 from perdure.tools.file_contents import replace_file
+from perdure.tools.workspace import FileLocation
+location = FileLocation(Path(sys.argv[1]), ("file",), "file")
 while True:
     for letter in "ab":
-        replace_file(Path(sys.argv[1]), letter.encode() * 3_000_000)
+        replace_file(location, letter.encode() * 3_000_000)
         print(letter, flush=True)
 """
 
@@ -337,7 +387,7 @@ while True:
 def test_file_is_whole_when_its_writer_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "file"
     for _ in range(3):
-        with subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE) as writer:
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             for _ in range(3):
                 writer.stdout.readline()
@@ -359,15 +409,17 @@ async def test_file_in_place_of_a_folder_is_named(desk: Desk) -> None:
 
 
 UNPRIVILEGED = """
-import asyncio, os, sys
+import asyncio, ctypes, os, sys  # ctypes is loaded while its files can be read
 from contextlib import suppress
 from pathlib import Path
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
+from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.file_tools import file_tools
+async def find(key): return ChatFolders(Path(sys.argv[1]), Path(sys.argv[1]))
 with suppress(PermissionError):  # whoever may become another user may also pass over rights
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
-write = {tool.name: tool for tool in file_tools(Path(sys.argv[1]))}["write_file"]
+write = {tool.name: tool for tool in file_tools(find)}["write_file"]
 for path in ("read-only.txt", "closed/new.txt"):
     try:
         asyncio.run(write.run(Use({"path": path, "content": "changed"}, "key")))

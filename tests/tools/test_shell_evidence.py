@@ -14,9 +14,9 @@ from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.runtime.process_records import DeferredProcessRecords
 from perdure.tools import keeper
-from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.keeper import StatusTimeouts
 from perdure.tools.shell import CommandEnvironment, call_directory, shell_tool
+from support.chat_folders import shared_folders
 from support.keepers import end_all_commands
 
 pytestmark = pytest.mark.anyio
@@ -31,8 +31,8 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def shell(root: Path) -> Tool:
-    folders = ChatFolders(root.parent, root.parent)
-    return shell_tool(CommandEnvironment(root, lambda _: folders, status_timeouts=SHORT), DeferredProcessRecords())
+    environment = CommandEnvironment(root, shared_folders(root.parent), status_timeouts=SHORT)
+    return shell_tool(environment, DeferredProcessRecords())
 
 
 def put_a_file(root: Path) -> None:

@@ -37,6 +37,7 @@ DEFAULTS = {
     "model.context": "what the model is known for, or 128000",
     "model.timeout": "10m",
     "model.silence": "2m",
+    "tools.workspaces": "auto",
     "tools.directory": "<home>/workspace",
     "tools.load": "[]",
     "tools.mcp": "{}",

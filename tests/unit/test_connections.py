@@ -17,7 +17,7 @@ from perdure.runtime.backoff import MAX_DELAY_SECONDS
 from perdure.runtime.connections import Connections
 from support.fast_forward_loop import FastForwardLoop
 
-Scene = Callable[[int], Exception | None]  # what the n-th connection ends with, if it does not just end
+FailurePlan = Callable[[int], Exception | None]  # what the n-th connection ends with, if it does not just end
 
 
 class Failing(Adapter):
@@ -25,10 +25,10 @@ class Failing(Adapter):
 
     name = "there"
 
-    def __init__(self, scene: Scene, *, tries: int, lasts: Callable[[int], float]) -> None:
+    def __init__(self, plan: FailurePlan, *, tries: int, lasts: Callable[[int], float]) -> None:
         self.tried: list[float] = []
         self.enough = asyncio.Event()
-        self._scene = scene
+        self._plan = plan
         self._tries = tries
         self._lasts = lasts
 
@@ -40,7 +40,7 @@ class Failing(Adapter):
     async def receive(self) -> AsyncGenerator[Event]:
         number = len(self.tried)
         await asyncio.sleep(self._lasts(number))
-        if error := self._scene(number):
+        if error := self._plan(number):
             raise error
         return
         yield
@@ -57,18 +57,18 @@ def loop() -> Iterator[FastForwardLoop]:
 
 
 def pauses(
-    loop: FastForwardLoop, scene: Scene, tries: int, lasts: Callable[[int], float] = lambda _: 0.0
+    loop: FastForwardLoop, plan: FailurePlan, tries: int, lasts: Callable[[int], float] = lambda _: 0.0
 ) -> list[float]:
     """How long it was left alone after each connection."""
-    adapter = loop.run_until_complete(_attend(scene, tries, lasts))
+    adapter = loop.run_until_complete(_attend(plan, tries, lasts))
     ended = [began + lasts(number) for number, began in enumerate(adapter.tried, 1)]
     return [began - before for before, began in zip(ended, adapter.tried[1:], strict=False)]
 
 
-async def _attend(scene: Scene, tries: int, lasts: Callable[[int], float]) -> Failing:
+async def _attend(plan: FailurePlan, tries: int, lasts: Callable[[int], float]) -> Failing:
     async def nobody(_: object) -> None: ...
 
-    adapter = Failing(scene, tries=tries, lasts=lasts)
+    adapter = Failing(plan, tries=tries, lasts=lasts)
     attending = asyncio.create_task(Connections([adapter]).keep_connected(adapter, nobody, nobody))
     await adapter.enough.wait()
     attending.cancel()

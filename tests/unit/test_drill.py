@@ -75,7 +75,7 @@ def test_drill_has_the_users_rules_and_none_of_their_places(tmp_path: Path) -> N
     assert found.recovery.max_without_progress == 3
     ours = load_settings(OURS, {})
     assert found.store_url == ours.store_url
-    assert found.workspace == ours.workspace
+    assert found.shared_workspace == ours.shared_workspace
     assert (found.model, found.platforms, found.retention) == (ours.model, ours.platforms, ours.retention)
     assert (found.tools.load, found.tools.env) == (ours.tools.load, ours.tools.env)
     assert (found.agent.entrypoint, found.agent.tools) == (ours.agent.entrypoint, ours.agent.tools)

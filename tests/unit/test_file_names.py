@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,15 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core.address import Address, session_key
 from perdure.core.file_names import (
     MAX_NAME_BYTES,
     UNKNOWN_MEDIA_TYPE,
+    chat_folder,
     display_file_name,
     safe_file_name,
     safe_media_type,
 )
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
+from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.workspace import Workspace
 
 NAMES = [
@@ -67,7 +71,33 @@ def test_media_type_is_kept_only_if_it_is_one() -> None:
     }
 
 
-# ── the cabinet ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── the folders of chats ────────────────────────────────────────────────────────────────────────────────────
+
+PARTS = st.text(min_size=1, max_size=8) | st.text(alphabet="abAB01.-_~+/%: ", min_size=1, max_size=4)
+KEYS = st.builds(
+    lambda chat, thread, person: session_key("main", Address("web", "group", chat, thread), person),
+    PARTS | st.text(min_size=200, max_size=300),
+    st.none() | PARTS,
+    st.none() | PARTS,
+)
+
+
+def test_b180_folder_of_a_chat_can_be_read_by_people() -> None:
+    assert chat_folder("agent:main:telegram:dm:12345") == "chats/main~telegram~dm~12345"
+    assert chat_folder("agent:main~3:telegram:dm:12345") == "chats/main~telegram~dm~12345"
+    assert chat_folder("agent:main:web:dm:Tea%20time") != chat_folder("agent:main:web:dm:tea%20time")
+
+
+@given(KEYS, KEYS)
+def test_b180_every_conversation_has_a_folder_of_its_own(one: str, other: str) -> None:
+    folder = chat_folder(one)
+    assert (folder.casefold() == chat_folder(other).casefold()) == (one == other)
+    top, name = folder.split("/")
+    assert top == "chats" and 0 < len(name.encode()) < 200 and not name.startswith(".")
+    assert re.fullmatch(r"[a-z0-9._~+-]+", name)
+
+
+# ── the files ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
@@ -75,19 +105,19 @@ async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
         yield content
 
 
-def keep(cabinet: AttachmentFiles, *contents: bytes, most: int = 100) -> SavedAttachment:
-    return asyncio.run(cabinet.save("att_1", "a b.txt", pieces(*contents), most))
+def keep(files: AttachmentFiles, *contents: bytes, most: int = 100) -> SavedAttachment:
+    return asyncio.run(files.save("att_1", "a b.txt", pieces(*contents), most))
 
 
 def test_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    cabinet = AttachmentFiles(tmp_path)
-    kept = keep(cabinet, b"one", b"two")
+    files = AttachmentFiles(tmp_path)
+    kept = keep(files, b"one", b"two")
     assert kept == SavedAttachment("attachments/att_1/a_b.txt", 6)
-    place = cabinet.find(kept.path)
+    place = files.find(kept.path)
     assert place is not None
     assert (place.read_bytes(), stat.S_IMODE(place.stat().st_mode)) == (b"onetwo", 0o600)
     with pytest.raises(FileTooLarge):
-        keep(cabinet, b"x" * 60, b"x" * 60)
+        keep(files, b"x" * 60, b"x" * 60)
     assert not (tmp_path / "attachments" / "att_1").exists()
 
 
@@ -106,46 +136,46 @@ def test_b108_files_together_have_a_limit_whoever_writes_them(tmp_path: Path) ->
 
 
 def test_what_a_crash_left_is_written_over(tmp_path: Path) -> None:
-    cabinet, folder = AttachmentFiles(tmp_path), tmp_path / "attachments" / "att_1"
+    files, folder = AttachmentFiles(tmp_path), tmp_path / "attachments" / "att_1"
     folder.mkdir(parents=True)
     (folder / ".part").write_bytes(b"half of something longer")
-    keep(cabinet, b"whole")
+    keep(files, b"whole")
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == {"a_b.txt": b"whole"}
 
 
-def test_only_files_of_the_cabinet_are_found(tmp_path: Path) -> None:
-    cabinet = AttachmentFiles(tmp_path)
-    kept = keep(cabinet, b"x")
+def test_only_files_of_the_files_are_found(tmp_path: Path) -> None:
+    files = AttachmentFiles(tmp_path)
+    kept = keep(files, b"x")
     (tmp_path / "token").write_text("secret")
     (tmp_path / "attachments" / "att_1" / "link").symlink_to(tmp_path / "token")
     odd = ["token", "attachments/../token", str(tmp_path / "token"), "attachments/att_1/link", "attachments/att_1"]
-    assert [cabinet.find(path) for path in [None, *odd]] == [None] * 6
-    assert cabinet.find(kept.path) is not None
+    assert [files.find(path) for path in [None, *odd]] == [None] * 6
+    assert files.find(kept.path) is not None
 
 
 def test_copy_and_link_live_on_without_the_first(tmp_path: Path) -> None:
-    cabinet = AttachmentFiles(tmp_path)
-    first = cabinet.copy("att_1", "plan.txt", io.BytesIO(b"a plan"), 100)
-    second = cabinet.link("att_2", "plan.txt", first.path)
+    files = AttachmentFiles(tmp_path)
+    first = files.copy("att_1", "plan.txt", io.BytesIO(b"a plan"), 100)
+    second = files.link("att_2", "plan.txt", first.path)
     assert second is not None
-    cabinet.remove("att_1")
-    assert (cabinet.find(first.path), cabinet.link("att_3", "x", first.path)) == (None, None)
-    place = cabinet.find(second.path)
+    files.remove("att_1")
+    assert (files.find(first.path), files.link("att_3", "x", first.path)) == (None, None)
+    place = files.find(second.path)
     assert place is not None and place.read_bytes() == b"a plan"
     os.utime(tmp_path / "attachments" / "att_2", (1, 1))
-    assert cabinet.ids_before(before_seconds=100) == ["att_2"]
+    assert files.ids_before(before_seconds=100) == ["att_2"]
 
 
 def test_tools_read_what_arrived_and_nothing_around_it(tmp_path: Path) -> None:
-    cabinet, root = AttachmentFiles(tmp_path), tmp_path / "workspace"
+    files, root = AttachmentFiles(tmp_path), tmp_path / "workspace"
     root.mkdir()
-    kept = keep(cabinet, b"x")
-    folder, place = Workspace(root, tmp_path), str(tmp_path / kept.path)
-    assert str(folder.resolve(place, allow_attachments=True)) == place
-    assert folder.display_path(folder.resolve(place, allow_attachments=True)) == place
+    kept = keep(files, b"x")
+    folder, place = Workspace(ChatFolders(root, root, (tmp_path / kept.path,))), str(tmp_path / kept.path)
+    found = folder.find(place, allow_attachments=True)
+    assert (str(found.path), found.name) == (place, place)
     around = [str(tmp_path / "attachments"), str(tmp_path / "attachments" / "att_1"), str(tmp_path / "token")]
     for path, arrived in [(place, False), *((each, True) for each in around)]:
         with pytest.raises(ToolFailed):
-            folder.resolve(path, allow_attachments=arrived)
+            folder.find(path, allow_attachments=arrived)
     with pytest.raises(ToolFailed), folder.locked(place):
         pass

@@ -79,7 +79,7 @@ def test_crash_is_seen_where_the_last_sign_of_life_was() -> None:
     assert [(one.until, one.reason) for one in found.attempts] == [(20, "restart_interrupted"), (None, None)]
     tools = [(span.at, span.until, span.outcome, span.attempt) for span in found.spans if span.kind == "tool"]
     assert tools == [(6, 20, "cut", 1), (52, 60, "ok", 2)]
-    assert [judged.decided.decision for judged in found.decisions] == ["resume"]
+    assert [point.decided.decision for point in found.decisions] == ["resume"]
 
 
 def test_crash_is_seen_where_the_supervisor_saw_it() -> None:

@@ -32,8 +32,8 @@ from support.pairing import PAIRING_NOTICE, change_people
 from support.recovery import key_of
 from support.shutdown import FactCrashingDatabase, HangingPlatform
 from support.waiting import eventually
+from upgrade.chat_scripts import ALL, BEFORE, LAST, SCRIPTS, STATES, WORK, ChatScript
 from upgrade.manifest import FOLDER, Manifest, counted
-from upgrade.scenes import ALL, BEFORE, LAST, SCENES, STATES, WORK, Scene
 
 # The states of a message.
 SENDING = "SELECT 1 FROM outbox WHERE key = :key AND state IN ('sending', 'unknown')"
@@ -98,43 +98,43 @@ class Play:
                 await self._all(BEFORE)
                 die()
             await self._let_in("eve")
-            await self._all((*SCENES, LAST))
+            await self._all((*SCRIPTS, LAST))
             await self._set_aside("aside")
             await self._replies_are_open()
             self._platforms["web"].write("/approve", chat=LAST.chat)
             await asyncio.Event().wait()
 
-    async def _all(self, scenes: tuple[Scene, ...]) -> None:
-        for scene in scenes:
-            platform = self._platforms[scene.platform]
-            if scene.platform == "down":
-                await self._unsent(platform, scene)
+    async def _all(self, scripts: tuple[ChatScript, ...]) -> None:
+        for script in scripts:
+            platform = self._platforms[script.platform]
+            if script.platform == "down":
+                await self._unsent(platform, script)
                 continue
-            for place, text in enumerate(scene.writes):
-                platform.write(text, chat=scene.chat, sender=scene.sender)
-                await self._heard(platform, scene, text, place)
+            for place, text in enumerate(script.writes):
+                platform.write(text, chat=script.chat, sender=script.sender)
+                await self._heard(platform, script, text, place)
 
-    async def _heard(self, platform: SimulatedPlatform, scene: Scene, text: str, place: int) -> None:
+    async def _heard(self, platform: SimulatedPlatform, script: ChatScript, text: str, place: int) -> None:
         """Wait until a message is answered, is in progress, or waits behind one that is."""
         await eventually("it is acknowledged", lambda: not platform.pending())
-        busy = any(WORK in before for before in scene.writes[:place])
+        busy = any(WORK in before for before in script.writes[:place])
         if platform.name != "web":
             fact = SENDING
         elif WORK in text:
             fact = WORKING
         else:
             fact = WAITING if busy and not text.startswith("/") else ANSWERED
-        await self._comes_true(fact, key_of(platform, scene.chat))
+        await self._comes_true(fact, key_of(platform, script.chat))
 
     async def _comes_true(self, fact: str, key: str = "") -> None:
         database = self._gateway.store.database
         await eventually(f"{key}: {fact}", lambda: database.read(lambda tx: tx.one(fact, key=key)))
 
-    async def _unsent(self, platform: SimulatedPlatform, scene: Scene) -> None:
+    async def _unsent(self, platform: SimulatedPlatform, script: ChatScript) -> None:
         """Let the platform go down before the answer."""
-        platform.write(scene.writes[0], chat=scene.chat)
+        platform.write(script.writes[0], chat=script.chat)
         platform.reachable = False
-        await self._comes_true(OWED, key_of(platform, scene.chat))
+        await self._comes_true(OWED, key_of(platform, script.chat))
         platform.disconnect()
 
     async def _let_in(self, person: str) -> None:

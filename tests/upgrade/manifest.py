@@ -7,9 +7,9 @@ import tarfile
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
-from upgrade.scenes import Scene
+from upgrade.chat_scripts import ChatScript
 
 FOLDER = Path(__file__).parent / "versions"
 
@@ -18,7 +18,7 @@ class Manifest(Struct, frozen=True):
     version: str
     made_at: int
     found: dict[str, dict[str, int]]  # how many rows of each state there are, by table
-    scenes: tuple[Scene, ...]
+    scripts: tuple[ChatScript, ...] = field(name="scenes")
 
 
 def versions() -> list[str]:

@@ -22,8 +22,8 @@ from support.crash_sweep import all_turn_views, check_turn, open_rows
 from support.inprocess import crashing_at_the_end, serving
 from support.keepers import end_all_commands
 from support.waiting import eventually
+from upgrade.chat_scripts import STATES, ChatScript
 from upgrade.manifest import Manifest, counted, read, unpack, versions
-from upgrade.scenes import STATES, Scene
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ class Upgrade:
         self.manifest = manifest
         self._clock = SettableClock()
         self._clock.move((manifest.made_at - wall_clock()) / 1000)
-        can_tell = {scene.platform: scene.platform != "lossy" for scene in manifest.scenes}
+        can_tell = {script.platform: script.platform != "lossy" for script in manifest.scripts}
         self._platforms = {
             name: SimulatedPlatform(name, capabilities=Capabilities(idempotent_send=tells, keeps_missed=True))
             for name, tells in can_tell.items()
@@ -60,20 +60,20 @@ class Upgrade:
         return list(self._platforms.values())
 
     def reply_to_all(self) -> None:
-        for scene in self.manifest.scenes:
-            for text in scene.then:
-                self._platforms[scene.platform].write(text, chat=scene.chat, sender=scene.sender)
+        for script in self.manifest.scripts:
+            for text in script.then:
+                self._platforms[script.platform].write(text, chat=script.chat, sender=script.sender)
 
-    async def is_carried_on(self, scene: Scene, sees: tuple[str, ...]) -> None:
-        platform = self._platforms[scene.platform]
-        fact = f"chat {scene.chat} of {scene.platform} sees {sees}"
-        await eventually(fact, lambda: len(platform.replies(scene.chat)) >= len(sees))
-        seen = platform.replies(scene.chat)
+    async def is_carried_on(self, script: ChatScript, sees: tuple[str, ...]) -> None:
+        platform = self._platforms[script.platform]
+        fact = f"chat {script.chat} of {script.platform} sees {sees}"
+        await eventually(fact, lambda: len(platform.replies(script.chat)) >= len(sees))
+        seen = platform.replies(script.chat)
         assert len(seen) == len(sees), f"{fact}, and not {seen}"
         assert all(words in text for words, text in zip(sees, seen, strict=True)), f"{fact}, and not {seen}"
 
-    def sees_by_itself(self, scene: Scene) -> tuple[str, ...]:
-        return () if scene.then else scene.sees
+    def sees_by_itself(self, script: ChatScript) -> tuple[str, ...]:
+        return () if script.then else script.sees
 
 
 def test_every_released_version_has_left_a_home() -> None:
@@ -96,11 +96,11 @@ async def test_b65_everything_is_carried_on_as_promised(version: str, home: Path
     unpack(version, home)
     upgrade = Upgrade(home, manifest)
     async with serving(home, *upgrade.platforms, **upgrade.gateway) as gateway:
-        for scene in manifest.scenes:
-            await upgrade.is_carried_on(scene, upgrade.sees_by_itself(scene))
+        for script in manifest.scripts:
+            await upgrade.is_carried_on(script, upgrade.sees_by_itself(script))
         upgrade.reply_to_all()
-        for scene in manifest.scenes:
-            await upgrade.is_carried_on(scene, scene.sees)
+        for script in manifest.scripts:
+            await upgrade.is_carried_on(script, script.sees)
         await eventually("nothing is left to do", lambda: _is_done(gateway.store))
         for view in await all_turn_views(gateway.store):
             check_turn(view)
@@ -118,8 +118,8 @@ async def test_b65_nothing_is_said_twice_when_the_new_version_is_killed_as_well(
         async with crashing_at_the_end(home, *upgrade.platforms, **upgrade.gateway):
             await eventually("somebody is answered", lambda: upgrade.platforms[0].posted)
     async with serving(home, *upgrade.platforms, **upgrade.gateway):
-        for scene in manifest.scenes:
-            await upgrade.is_carried_on(scene, upgrade.sees_by_itself(scene))
+        for script in manifest.scripts:
+            await upgrade.is_carried_on(script, upgrade.sees_by_itself(script))
 
 
 async def _is_done(store: Any) -> bool:

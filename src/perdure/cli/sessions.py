@@ -116,7 +116,7 @@ def erase(
     from perdure.runtime.erasure import erase_without_gateway
 
     settings = load_settings()
-    lines = asyncio.run(read_store(settings, lambda store: erasure_preview(store, session)))
+    lines = asyncio.run(read_store(settings, lambda store: erasure_preview(store, session, settings.home)))
     print_lines(*lines, err=True)
     if not yes and not _confirm(texts.cli.CONFIRM_ERASURE):
         print_lines(texts.cli.NOTHING_ERASED, err=True)

@@ -1,8 +1,10 @@
-"""Who answers on which platform, with which model and which tools: agents made as the settings say."""
+"""Makes the agent of each platform, with its model and its tools, as the settings say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.agents.api import Agent, Model
@@ -15,9 +17,9 @@ from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
 from perdure.plugins import load_entry_points, load_object
+from perdure.runtime.chat_folders import ChatFolderFinder, ConversationAttachments
 from perdure.runtime.process_records import DeferredProcessRecords
 from perdure.runtime.tasks import FailureLog
-from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
@@ -32,7 +34,7 @@ OFFLINE_MODEL = "offline"
 
 
 class AgentFactory:
-    """One agent per platform. Whatever is missing for one of them is told before anything starts."""
+    """Makes one agent per platform; a missing key, model or tool is an error before the gateway starts."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class AgentFactory:
         self._boxes: dict[bool, list[Toolbox]] = {}
         self._mcp: McpTools | None = None
         self._process_records = DeferredProcessRecords()
+        self._folders = ChatFolderFinder(settings)
         custom_agent = custom_agent or self._load_custom_agent()
         self._agents_by_platform = {platform: custom_agent or self._built_in(platform) for platform in platforms}
 
@@ -55,13 +58,13 @@ class AgentFactory:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is wrong with servers of tools, by name."""
+        """Return what is wrong with MCP servers, by their names."""
         return self._mcp.problems if self._mcp else {}
 
     def prepare(self) -> None:
-        """Make the directory in which the agent works."""
+        """Make the directories in which the tools of agents work."""
         try:
-            self._settings.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folders.prepare()
         except OSError as error:
             raise ConfigurationError(
                 f"the directory for the agent's files cannot be made: {error}",
@@ -69,16 +72,20 @@ class AgentFactory:
             ) from error
 
     def bind_process_records(self, process_records: ProcessRecords) -> None:
-        """Say where processes in the background are on record."""
+        """Give the shell tools the store's records of background processes, once the store is open."""
         self._process_records.bind(process_records)
 
+    def bind_attachments(self, attachments: ConversationAttachments) -> None:
+        """Give the tools the store's records of the files of conversations, once the store is open."""
+        self._folders.bind(attachments)
+
     async def close(self) -> None:
-        """Let go of the providers' connections."""
+        """Close the connections to the providers of models."""
         for name, model in self._models.items():
             await FailureLog(Log("agent_factory")).contain("model_not_closed", model.close(), model=name)
 
     async def run(self) -> None:
-        """Keep the servers of tools connected."""
+        """Keep the MCP servers connected for as long as the gateway runs."""
         if self._mcp is not None:
             await self._mcp.run()
 
@@ -135,7 +142,7 @@ class AgentFactory:
         return self._boxes[offline]
 
     def _offline_toolbox(self) -> Toolbox:
-        """The tools of the offline model, which knows no others."""
+        """Return the tools that scripts of the offline model can name."""
         work = self._workplace()
         scripted = shell_tool(
             work, self._process_records, lambda *_: texts.questions.DANGEROUS_BY_SCRIPT, "danger"
@@ -152,17 +159,16 @@ class AgentFactory:
 
     def _send_file_tool(self) -> Tool:
         settings = self._settings
-        return send_file_tool(settings.workspace, settings.home, settings.max_attachment_bytes)
+        return send_file_tool(self._folders.find, settings.home, settings.max_attachment_bytes)
 
     def _workplace(self) -> CommandEnvironment:
         settings = self._settings
-        folders = ChatFolders(settings.workspace, settings.home)
         return CommandEnvironment(
-            settings.home / "keepers", lambda _: folders, tuple(settings.tools.env), settings.tools.timeout
+            settings.home / "keepers", self._folders.find, tuple(settings.tools.env), settings.tools.timeout
         )
 
     def _approval_guard(self) -> ApprovalGuard | None:
-        """Which commands wait for a person's approval."""
+        """Return the guard that says which shell commands wait for a person's approval."""
         wanted = self._settings.tools
         match wanted.approvals:
             case "off":
@@ -171,14 +177,20 @@ class AgentFactory:
                 return lambda *_: texts.questions.EVERY_COMMAND
             case _:
                 from perdure.tools.shell_policy.policy import (  # only who has a shell needs it
+                    ShellPolicy,
                     assess_command,
                     make_policy,
                 )
 
-                known = make_policy(
-                    wanted.dangerous, wanted.safe, writable_folders=[str(self._settings.workspace)]
+                @lru_cache(maxsize=100)
+                def policy_in(workspace: Path) -> ShellPolicy:
+                    return make_policy(wanted.dangerous, wanted.safe, writable_folders=[str(workspace)])
+
+                return lambda arguments, key: (
+                    assess_command(
+                        str(arguments.get("command", "")), policy_in(self._folders.workspace(key))
+                    ).reason
                 )
-                return lambda arguments, _: assess_command(str(arguments.get("command", "")), known).reason
 
     def _online_toolboxes(self) -> list[Toolbox]:
         from perdure.tools.fetch import fetch_tool  # the offline model needs none of these
@@ -188,7 +200,7 @@ class AgentFactory:
         tools = [
             CLARIFY_TOOL,
             *self._shell_tools(),
-            *file_tools(settings.workspace, settings.home),
+            *file_tools(self._folders.find, settings.home),
             self._send_file_tool(),
         ]
         tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._plugin_tools()]
@@ -196,7 +208,7 @@ class AgentFactory:
         return [FixedTools(tools), *self._mcp_toolboxes()]
 
     def _plugin_tools(self) -> list[Tool]:
-        """Tools of the operator's own, and those that installed packages bring."""
+        """Return the tools that the configuration names, and those that installed packages bring."""
         from perdure.tools.function_tools import as_tool
 
         found = {name: load_object(name, self._settings.home) for name in self._settings.tools.load}

@@ -1,4 +1,4 @@
-"""Brings files into the home: uploads of people, and files that platforms hold for us.
+"""Stores files in the home: uploads of people, and files that platforms keep for us.
 
 Chats do not wait for each other's files. Which files are awaited is read from the store each time: a fetch that a
 crash interrupted is made again, and the tries that failed before count.
@@ -54,10 +54,10 @@ class Uploads:
         self._max_bytes = max_bytes
 
     async def receive(self, name: str, media_type: str, pieces: AsyncIterator[bytes]) -> StoredAttachment:
-        """Take a file in as it comes. `FileTooLarge`: nothing of it is kept.
+        """Store an upload piece by piece as it arrives. `FileTooLarge`: nothing of the file is kept.
 
-        After return: a message may name it, for a day. If we die inside: it is not here, and what there is of it
-        is removed.
+        After return: a message may name the file, for a day. If we die inside: the file is not on record, and the
+        pieces on disk are removed later.
         """
         file = self._store.attachments.new_id()
         saved = await self._attachments.save(file, name, pieces, self._max_bytes)
@@ -68,7 +68,7 @@ class Uploads:
         return stored
 
     async def sweep(self) -> None:
-        """Remove what was uploaded and named by no message in time, and files of which nobody knows."""
+        """Remove uploads that no message has named in time, and files that no row of the store names."""
         now = self._clock()
         unused = await self._store.attachments.delete_unused(now - UNUSED_UPLOAD_MS)
         old = await run_in_thread(lambda: self._attachments.ids_before(now / 1000 - LEFTOVER_AGE_SECONDS))
@@ -84,14 +84,14 @@ MAX_SILENCE_SECONDS = 30.0  # without a byte, after which a try has failed
 
 
 class FileLimits(Struct, frozen=True):
-    """How many bytes a file may have, and the files of one chat together."""
+    """How many bytes one file may have, and all files of one chat together."""
 
     file: int
     chat: int
 
 
 class AttachmentFetcher:
-    """One task for each chat that waits for files; in it, one file after the other."""
+    """Fetches the files of each chat in a task of its own, one after the other."""
 
     def __init__(self, run: GatewayRun, attachments: AttachmentFiles, limits: FileLimits) -> None:
         self._run = run
@@ -117,7 +117,7 @@ class AttachmentFetcher:
             await self._run.wakeups.attachments.wait(await self._fetch_due())
 
     async def _fetch_due(self) -> float:
-        """Begin to fetch what is due. Returns the seconds until the next look."""
+        """Begin to fetch every file that is due. Returns the seconds until the next look."""
         try:
             awaited = await self._store.attachments.pending(self._run.id)
         except Unavailable as error:
@@ -137,7 +137,7 @@ class AttachmentFetcher:
         return wait
 
     def _remaining_ms(self, awaited: PendingAttachment) -> int:
-        """Milliseconds until a file may be tried again."""
+        """Return the milliseconds until the fetch of a file may be tried again."""
         name, delay = awaited.file.id, max(retry_delay_ms(max(1, awaited.file.attempts)), DISCONNECTED_RETRY_MS)
         return max(self._due_times.remaining_ms(name, awaited.due_at, delay), self._backoff.remaining_ms(name))
 
@@ -163,7 +163,7 @@ class AttachmentFetcher:
             (self._backoff.succeeded if progress else self._backoff.failed)(awaited.file.id)
 
     async def _fetch(self, awaited: PendingAttachment) -> bool:
-        """Fetch one file, or record that it did not come. False: nothing has changed in the store."""
+        """Fetch one file, or record the failure of the fetch. False: nothing has changed in the store."""
         adapter = self._adapter_for(awaited.key)
         if adapter is None or not await self._store.attachments.hold_lease(awaited, self._run.id):
             return False
@@ -183,7 +183,7 @@ class AttachmentFetcher:
         return True
 
     async def _link_known_copy(self, awaited: PendingAttachment) -> SavedAttachment | None:
-        """The copy of a file that came before: the platform may no longer have it."""
+        """Link to the copy of the same file that was fetched before: the platform may no longer have the file."""
         path = await self._store.attachments.fetched_path(awaited)
         if path is None:
             return None
@@ -227,7 +227,7 @@ class AttachmentFetcher:
 
 
 async def _with_silence_limit(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """The same pieces, and a TimeoutError if none comes for long."""
+    """Yield the same pieces; raise `TimeoutError` if none comes for too long."""
     while True:
         async with asyncio.timeout(MAX_SILENCE_SECONDS):
             piece = await anext(pieces, None)

@@ -1,4 +1,4 @@
-"""When something that failed is tried again: pauses that grow with every failure, and the wait for the store."""
+"""Retries inside the gateway: delays that grow with every failure in a row, and the wait for the store."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Backoff:
         self._failures.pop(name, None)
 
     def failures(self, name: str = "") -> int:
-        """How often a name has failed in a row."""
+        """Return how often a name has failed in a row."""
         return self._failures[name][0] if name in self._failures else 0
 
     def remaining_ms(self, name: str = "") -> int:
-        """Milliseconds until a name may be tried again."""
+        """Return the milliseconds until a name may be tried again."""
         return max(0, self._failures[name][1] - self._steady()) if name in self._failures else 0
 
     def forget_all_but(self, names: Collection[str]) -> None:

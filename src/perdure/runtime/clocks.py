@@ -15,12 +15,12 @@ from perdure.store.ids import Clock, wall_clock
 
 
 def steady_clock() -> int:
-    """Milliseconds of a clock that nobody sets, and that stands still while the machine sleeps."""
+    """Return the milliseconds of a clock that nobody sets, and that stands still while the machine sleeps."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Clocks(Struct, frozen=True):
-    """Both clocks, in milliseconds."""
+    """The clocks of a gateway, both in milliseconds."""
 
     wall: Clock = wall_clock
     steady: Clock = steady_clock
@@ -32,7 +32,7 @@ class Deadline(Struct, frozen=True):
 
 
 class DueTimes:
-    """Due times by name. Nothing waits longer than its own delay, however the wall clock is set."""
+    """Due times by name. A name waits no longer than its own delay, however the wall clock is set."""
 
     def __init__(self, clocks: Clocks) -> None:
         self._clock = clocks.wall
@@ -40,7 +40,7 @@ class DueTimes:
         self._deadlines: dict[str, Deadline] = {}  # by name
 
     def remaining_ms(self, name: str, due_at: int, delay: int) -> int:
-        """Milliseconds until `name` is due, when either clock says so. The delay counts from the first look."""
+        """Return the milliseconds until `name` is due by either clock. The delay counts from the first look."""
         left = due_at - self._clock()
         if left <= 0:
             return 0

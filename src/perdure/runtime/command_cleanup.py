@@ -42,7 +42,7 @@ class CommandCleanup:
         ] = {}  # directories of ended commands, and when each ended; they are not read again
 
     def has_running_command(self, view: TurnView) -> bool:
-        """Whether a command that the turn waits for still runs."""
+        """Say whether a shell command that the turn waits for still runs."""
         return any(self._is_running(call) for call in view.open_calls)
 
     async def run(self) -> None:
@@ -83,7 +83,7 @@ class CommandCleanup:
         )
 
     async def _should_stop(self, name: str, status: keeper.CommandStatus) -> bool:
-        """Whether to stop a command. A command whose turn cannot be read is left alone."""
+        """Say whether to stop a command. A command whose turn cannot be read is left alone."""
         found: list[bool] = []
 
         async def look() -> None:
@@ -93,7 +93,7 @@ class CommandCleanup:
         return any(found)
 
     async def _is_orphaned(self, name: str, status: keeper.CommandStatus) -> bool:
-        """Whether a command runs, or may yet be started, and nobody waits for it any more."""
+        """Say whether a command runs, or may yet be started, though no call waits for its result any more."""
         if not isinstance(status, keeper.CommandRunning | keeper.CommandUnclaimed | keeper.CommandLost):
             return False
         turn = await self._turn_of(name)
@@ -106,7 +106,7 @@ class CommandCleanup:
         return not _awaits_result(turn, name)
 
     async def _turn_of(self, name: str) -> TurnView | None:
-        """The turn of a command; None if it is not in this database."""
+        """Return the turn of a command; None if that turn is not in this database."""
         turn = await self._store.turns.get(_call_of(name)[0])
         return fold(await self._store.journal.of_turn(turn.session, turn.id)) if turn is not None else None
 
@@ -120,7 +120,7 @@ class CommandCleanup:
     # ── clearing ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _remove_old(self, statuses: dict[str, keeper.CommandStatus]) -> None:
-        """Remove old files, but never the result of a call that has not taken it yet: it would run again."""
+        """Remove the files of old commands, except of a command whose call has yet to read its result."""
         now = self._clock()
         old = [name for name, at in self._ended_at.items() if at <= now - RETENTION_MS]
         old += [
@@ -157,12 +157,12 @@ class SkippedDirectories:
 
 
 def _call_of(name: str) -> tuple[str, str]:
-    """The turn and the call that a directory belongs to."""
+    """Return the turn and the call that a directory belongs to."""
     turn, _, call = call_key(Path(name)).partition(":")
     return turn, call
 
 
 def _awaits_result(turn: TurnView, name: str) -> bool:
-    """Whether the call that a command belongs to has no result yet."""
+    """Say whether the call that a command belongs to has no result yet."""
     call = turn.calls.get(_call_of(name)[1])
     return turn.state not in FINAL_STATES and (call is None or call.ended is None)

@@ -1,4 +1,4 @@
-"""The adapters that the configuration asks for, those of other packages included."""
+"""Makes the adapters of the platforms that the configuration enables, those of other packages included."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from perdure.config import Settings
-from perdure.config.catalogue import parse_environment_value
+from perdure.config.values import parse_environment_value
 from perdure.errors import ConfigurationError
 from perdure.platforms.api import Adapter
 from perdure.platforms.web import WebAdapter
@@ -21,7 +21,7 @@ ENTRY_POINT_GROUP = "perdure.platforms"
 
 
 def make_plugin_adapter(name: str, settings: PluginPlatformSettings, home: Path) -> Adapter:
-    """The adapter of a platform, or an error that says what is wrong with it or with its settings."""
+    """Return the adapter of another package's platform, or raise an error that names the wrong setting."""
     make: Callable[..., Adapter] = load_entry_point(ENTRY_POINT_GROUP, name)
     values = _constructor_arguments(name, make, settings, home)
     try:
@@ -38,7 +38,7 @@ def make_plugin_adapter(name: str, settings: PluginPlatformSettings, home: Path)
 
 
 def _check_adapter(name: str, adapter: object) -> None:
-    """See that it is an adapter of that name: who may talk there is looked up by it."""
+    """Check that an object is an adapter with the platform's name: allow lists are looked up by that name."""
     if not isinstance(adapter, Adapter):
         raise ConfigurationError(
             f"the platform {name!r} is a {type(adapter).__name__}, and no perdure.platforms.Adapter",
@@ -57,7 +57,7 @@ def _check_adapter(name: str, adapter: object) -> None:
 def _constructor_arguments(
     name: str, make: Callable[..., Adapter], settings: PluginPlatformSettings, home: Path
 ) -> dict[str, Any]:
-    """What the platform is made with: its own keys as its signature wants them; every problem is told at once."""
+    """Return a platform's settings as its constructor's signature wants them, or raise all problems at once."""
     wanted, hints = _constructor_parameters(name, make), _hints(make)
     given = {**settings.own, **{key: _EnvironmentText(text) for key, text in settings.texts.items()}}
     problems = [
@@ -99,20 +99,20 @@ def _hints(make: Callable[..., Adapter]) -> dict[str, Any]:
 
 
 class _EnvironmentText(str):
-    """A value from the environment: there, everything is text."""
+    """A value from the environment, where every value is text."""
 
     __slots__ = ()
 
 
 def _convert_value(given: object, hint: Any, home: Path) -> object:
-    """The value as its hint wants it; a relative path starts in the home directory."""
+    """Return the value as its type hint wants it; a relative path starts in the home directory."""
     if isinstance(given, _EnvironmentText):
         given = _parse_text(given, msgspec.inspect.type_info(hint))
     return msgspec.convert(given, hint, strict=False, dec_hook=lambda kind, value: _decode_path(kind, value, home))
 
 
 def _parse_text(text: str, kind: msgspec.inspect.Type) -> object:
-    """What a text means; an empty one is "none" where there may be none."""
+    """Return the value that a text means; the empty text is None where None is allowed."""
     if isinstance(kind, msgspec.inspect.UnionType):
         if not text and kind.includes_none:
             return None
@@ -127,7 +127,7 @@ def _decode_path(kind: type, value: Any, home: Path) -> object:
 
 
 def configured_adapters(settings: Settings) -> list[Adapter]:
-    """An adapter for each platform in use. One that is not costs nothing, not even its import."""
+    """Return an adapter for each enabled platform. The module of another platform is not even imported."""
     adapters: list[Adapter] = [WebAdapter()]
     telegram = settings.platforms.telegram
     if telegram.enabled and telegram.token is not None:
@@ -139,7 +139,7 @@ def configured_adapters(settings: Settings) -> list[Adapter]:
 
 
 def _plugin_adapters(settings: Settings) -> list[Adapter]:
-    """Those that other packages bring. No code of theirs is loaded unless the configuration names them."""
+    """Return the adapters of other packages. Their code is loaded only if the configuration names the platform."""
     enabled = {name: there for name, there in settings.plugged.items() if there.enabled}
     if not enabled:
         return []

@@ -42,16 +42,16 @@ class Connections:
         self.problems: dict[str, str] = {adapter.name: "not connected yet" for adapter in adapters}
 
     def max_length(self, platform: str) -> int | None:
-        """How long one message may be there."""
+        """Return how long one message may be on a platform; None: there is no limit."""
         return self.capabilities(platform).max_length
 
     def capabilities(self, platform: str) -> Capabilities:
-        """The capabilities of a platform, connected or not; none for a platform without an adapter."""
+        """Return the capabilities of a platform, connected or not; none for a platform without an adapter."""
         found = (adapter.capabilities for adapter in self._adapters if adapter.name == platform)
         return next(found, Capabilities())
 
     def serves(self, platform: str) -> bool:
-        """Whether this gateway has an adapter for a platform, connected or not."""
+        """Say whether this gateway has an adapter for a platform, connected or not."""
         return any(adapter.name == platform for adapter in self._adapters)
 
     async def keep_connected(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> None:
@@ -71,7 +71,7 @@ class Connections:
             await asyncio.sleep(delay)
 
     async def _serve(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> ConnectionEnd:
-        """Connect and receive, for as long as it goes well."""
+        """Connect to a platform and receive its events until the connection ends."""
         clock = asyncio.get_running_loop().time
         since: float | None = None
         try:

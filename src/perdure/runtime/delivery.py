@@ -149,9 +149,9 @@ class DeliveryLoop:
         return await self._send(send, lambda: send.resend(how), RESOLUTION_REMARKS[how])
 
     async def _mark_unknown(self, row: OutboxDelivery) -> bool:
-        """Call a row unknown that was being sent, though no task of ours sends it: that task has died.
+        """Mark a row as unknown that is `sending` though no task of this run sends it: that task has died.
 
-        Its lane, and so its conversation, is ours: whoever sent it was we, or a run that is dead.
+        The lease of its session is ours, so the sender was this run, or a run that is dead.
         """
         log.warning("sending_abandoned", row=row.id, lane=row.lane)
         due_at = self._clock() + retry_delay_ms(row.attempts + 1)
@@ -160,7 +160,7 @@ class DeliveryLoop:
         )
 
     async def _split_notice(self, row: OutboxDelivery, adapter: Adapter) -> OutboxDelivery:
-        """The row, or its first part: a notice was made by whoever did not know how much its platform takes."""
+        """Return the row, or its first part: a notice may be longer than a message of its platform."""
         notice = row.turn is None and row.edits is None
         parts = split_reply(row.text, adapter.capabilities.max_length) if notice else []
         if len(parts) < 2 or not await self._store.outbox.execute_verb(
@@ -172,9 +172,9 @@ class DeliveryLoop:
     async def _send(
         self, send: DeliverySend, put: Callable[[], Awaitable[Receipt]], resolved: str | None = None
     ) -> bool:
-        """Say that the row is about to be sent, send it, and record what came of that.
+        """Record that the row is about to be sent, send it, and record the outcome.
 
-        False: it is where it was, because it is not ours to send, or its platform cannot be reached.
+        False: the row has not changed, because another run has its lease or its platform cannot be reached.
         """
         if not await self._store.outbox.start_sending(send.row, self._run.id, self._clock()):
             return False

@@ -103,7 +103,7 @@ class DeliverySend:
         return receipt
 
     async def outcome(self, put: Callable[[], Awaitable[Receipt]], resolved: str | None) -> DeliveryOutcome:
-        """Let `put` send the row. Returns what came of it; after an unexpected error the outcome is unknown."""
+        """Let `put` send the row, and return the outcome; after an unexpected error it is unknown."""
         row = self.row
         try:
             return DeliverySent(str((await put()).message), resolved)
@@ -163,7 +163,7 @@ class DeliverySend:
 def _outbound_with_file(
     row: OutboxDelivery, text: str, file: SentFile, path: Path | None, can: Capabilities
 ) -> Outbound:
-    """The message with the file, or, where the file cannot be sent, a text that says where the file is."""
+    """Return the message with the file; where the file cannot be sent, a text that says where the file is."""
     if path is None:
         return row.outbound(texts.attachments.lost_before_sending(text, file.name))
     if not can.files or (can.max_file is not None and file.size > can.max_file):

@@ -102,7 +102,7 @@ async def _interrupt_running(runner: TurnRunner, reason: InterruptionReason) -> 
 
 
 async def _mark_and_cancel(attempt: Attempt, task: asyncio.Task[None], reason: InterruptionReason) -> None:
-    """The mark is durable before the turn is cancelled: a turn is never cut off without saying why."""
+    """Mark a running turn as interrupted, with the reason on disk, then cancel its attempt."""
     await FailureLog(log).contain("not_marked", _mark(attempt, reason), turn=attempt.turn)
     task.cancel()
 

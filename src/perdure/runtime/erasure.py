@@ -7,6 +7,8 @@ after a crash, the next start or the next look finishes the erasure, on every ma
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perdure.core import texts
+from perdure.core.file_names import CHATS_FOLDER, chat_folder
 from perdure.errors import NotFound, StillRuns
 from perdure.logs import Log
 from perdure.runtime.tasks import FailureLog
@@ -32,6 +35,7 @@ EVENTS_PER_BATCH = 100  # old rejected events, likewise
 RETENTION_CHECK_SECONDS = 600.0  # between two looks for sessions that are too old
 BATCH_PAUSE_SECONDS = 1.0  # between two batches, in which others are served
 STOP_GRACE_SECONDS = 5.0  # for a command to end by itself
+ERASED_PREFIX = ".erased-"  # of a chat's folder that is being removed
 _FAR_FUTURE_MS = 1 << 62
 
 
@@ -115,7 +119,7 @@ class Eraser:
                 hint="Nothing new begins in that session, and it is erased once its commands have ended.",
             )
         erased = await self._store.erasure.finish(session, self._clock())
-        await self._remove_files(begun.turns, begun.files)
+        await self._remove_files(begun.turns, (*begun.files, chat_folder(begun.key)))
         if erased is not None:
             log.info("erased", session=session, key=erased.key, turns=erased.turns, messages=erased.messages)
         return erased
@@ -136,8 +140,18 @@ class Eraser:
                 lambda: keeper.remove_ended(self._keepers, 0, _FAR_FUTURE_MS, keeper.AllBut(names))
             )
             await run_in_thread(lambda: _remove_home_files(self._home, files))
+            await self._remove_chat_folders(files)
         except OSError as error:  # the store knows what is left, and the next look tries again
             log.warning("files_not_removed", error=error)
+
+    async def _remove_chat_folders(self, files: Iterable[str]) -> None:
+        """Remove the folders of chats that are among these files, unless such a chat has a session."""
+        folders = {name for name in files if name.startswith(f"{CHATS_FOLDER}/") and (self._home / name).is_dir()}
+        used = {chat_folder(key) for key in await self._store.sessions.keys()} if folders else set()
+        unused = sorted(folders - used)
+        await run_in_thread(lambda: _remove_folders(self._home, unused))
+        if unused:
+            log.info("chat_folders_erased", folders=unused)
 
 
 def _keeper_directories(root: Path, turns: Collection[str]) -> list[str]:
@@ -158,6 +172,19 @@ def _remove_home_files(home: Path, files: Iterable[str]) -> None:
             path.unlink(missing_ok=True)
             with suppress(OSError):  # the directory holds a file of somebody else, and stays
                 path.parent.rmdir()
+
+
+def _remove_folders(home: Path, names: Iterable[str]) -> None:
+    """Remove these folders of chats, and what is left of those whose removal was interrupted."""
+    for folder in (home / name for name in names):
+        # At once out of the way: whoever writes meanwhile begins with a folder of their own.
+        folder.rename(folder.with_name(f"{ERASED_PREFIX}{folder.name}"))
+    for folder in (home / CHATS_FOLDER).glob(f"{ERASED_PREFIX}*"):
+        for parent, below, _ in os.walk(folder):
+            for path in (Path(parent, name) for name in below):
+                if not path.is_symlink():
+                    path.chmod(0o700)  # some installers leave folders in which nothing can be deleted
+        shutil.rmtree(folder)
 
 
 class RetentionLoop:

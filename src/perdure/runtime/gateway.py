@@ -47,14 +47,14 @@ class Phase(StrEnum):
 
 
 class StopKind(StrEnum):
-    """How an orderly stop was meant."""
+    """What follows an orderly stop: nothing, or another start."""
 
     STOP = "stop"
     RESTART = "restart"
 
 
 class _Drained(Exception):
-    """Everything that had time to end has ended; what is left is cancelled."""
+    """Raised when the drain is over, so that the task group cancels the tasks that are left."""
 
 
 class Gateway:
@@ -114,17 +114,17 @@ class Gateway:
         return self._loops
 
     def problems(self) -> list[str]:
-        """What keeps us from serving everybody, in words; empty means healthy."""
+        """Return why some people are not served at the moment, in words; empty means healthy."""
         store = self._store.problem if self._store else None
         platforms = self._loops.connections.problems if self._loops else {}
         return [*([store] if store else []), *(f"{name}: {problem}" for name, problem in platforms.items())]
 
     def warnings(self) -> list[str]:
-        """What does not work though people are served: servers of tools that cannot be reached."""
+        """Return which MCP servers cannot be reached; people are served without them."""
         return [f"tools of {name}: {problem}" for name, problem in self._agents.problems.items()]
 
     def describe(self) -> list[str]:
-        """The gateway's situation, one sentence a line."""
+        """Return the state of the gateway, one sentence a line."""
         running = len(self.loops.runner.running)
         connected = ", ".join(self.loops.connections.connected) or "no platform"
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
@@ -133,7 +133,7 @@ class Gateway:
         return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.warnings())]
 
     def stop(self, ending: StopKind = StopKind.STOP) -> bool:
-        """Ask for an orderly stop. False: one was under way already; a stop hurries it, and makes it a stop."""
+        """Ask for an orderly stop. False: a stop or restart was under way already; a second stop hurries it."""
         if self._stop.is_set():
             if ending is StopKind.STOP:
                 self._stop_kind = ending
@@ -155,7 +155,7 @@ class Gateway:
         return self.stop(StopKind.RESTART)
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> StopKind:
-        """Serve until stopped."""
+        """Serve until a stop is asked for; return whether a restart was meant."""
         undo = refuse_task_exits(asyncio.get_running_loop())
         try:
             return await self._run(on_ready)
@@ -223,7 +223,7 @@ class Gateway:
         return RunCapabilities(tuple(RunService(each.name, agent, each.account) for each in self.adapters))
 
     async def _run_loops(self, started: RunStart, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
-        """Let everything move until a stop is asked for and the drain has ended; then end what is left of it."""
+        """Run the loops until a stop is asked for, then drain them; the task group ends the other tasks."""
         run = GatewayRun(
             self.store,
             started.run,
@@ -258,11 +258,11 @@ async def _close_adapter(adapter: Adapter) -> None:
 
 
 def _instance(home: Path) -> str:
-    """Names this installation: whoever holds the lock of this home on this host is its only gateway."""
+    """Return the name of this installation: at most one gateway at a time holds the lock of a home on a host."""
     return f"{socket.gethostname()}:{home.resolve()}"
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first of several failures: the others are its consequences."""
+    """Return the first error of a group: the others are its consequences."""
     inner = failures.exceptions[0]
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

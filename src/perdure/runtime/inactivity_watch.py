@@ -164,6 +164,6 @@ class InactivityWatch:
 
 
 def _is_watchable(running: RunningTurn) -> bool:
-    """Whether the attempt is still the one that runs its turn: not once it is being stopped."""
+    """Say whether the attempt still runs its turn and is not being stopped."""
     attempt, stopping = running.attempt, running.task.cancelling() or running.attempt.display.silenced
     return not stopping and attempt.view.state is TurnState.RUNNING

@@ -39,7 +39,7 @@ log = Log("intake")
 
 
 class MessageRouter:
-    """Decides by what the store has made of a message which loops it concerns."""
+    """Wakes the loops that a stored message concerns."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ MAX_SENDER_NAME_CHARACTERS = 200
 
 
 class Intake:
-    """Takes events in. Many at once: they share a commit, and keep their order within a session."""
+    """Stores the events of platforms. Many at once share a commit, and those of one session keep their order."""
 
     def __init__(self, run: GatewayRun, settings: Settings, access: Access, router: MessageRouter) -> None:
         self._run = run
@@ -109,7 +109,7 @@ class Intake:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def accept(self, event: Event) -> None:
-        """Begin to store an event; returns at once unless very many are being stored."""
+        """Begin to store an event; return at once unless very many events are being stored."""
         await self._permits.acquire()
         task = self._run.tasks.create_task(self._store_and_acknowledge(event))
         self._tasks.add(task)
@@ -120,12 +120,12 @@ class Intake:
         self._permits.release()
 
     async def wait_until_idle(self, timeout_seconds: float) -> None:
-        """Wait, for a while, until what is being stored is stored and acknowledged."""
+        """Wait, up to the timeout, until the events under way are stored and acknowledged."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_seconds)
 
     async def _store_and_acknowledge(self, event: Event) -> None:
-        """Store one event and tell its platform. Whatever fails concerns this event alone: it may come again."""
+        """Store one event and tell its platform. A failure concerns this event alone, which may come again."""
         try:
             stored = await self._store_event(event)
         except BaseException as error:  # noqa: BLE001 reason: whatever it is, only this event is concerned
@@ -158,7 +158,7 @@ class Intake:
         return await (self._apply_edit(event, inbound) if changes else self._receive(event, inbound))
 
     async def _answer_by_button(self, event: Event, inbound: Inbound, pick: Pick) -> Stored | None:
-        """Let a button under a question answer that very one; under an old one, it does nothing."""
+        """Let a pressed button answer the question under which it stands; a closed question stays as it is."""
         key, now = self._usual_key(inbound), self._clock()
         refuse = self._refuse_unknown_person(event, inbound, key, now)
         stored = await self._store.answers.answer_by_button(
@@ -173,7 +173,7 @@ class Intake:
         return stored
 
     async def _apply_edit(self, event: Event, inbound: Inbound) -> Stored:
-        """Change a message that waits, if there is one; whatever else was edited is none of our business."""
+        """Apply an edit or a deletion to the message that it names, if that message still waits."""
         key, now = self._usual_key(inbound), self._clock()
         stored = await self._store.queue.amend(
             inbound, event.raw, key, now, resolve_key=self._resolve_key(inbound), rules=self._rules
@@ -222,7 +222,7 @@ class Intake:
     def _refuse_unknown_person(
         self, event: Event, inbound: Inbound, key: str, now: int
     ) -> Transaction[PairingRefusal]:
-        """Reject the message of an unknown person; who writes to us in private may ask for a pairing."""
+        """Return the transaction that rejects an unknown person's message, or begins a pairing."""
         asks = self._pairs and inbound.address.kind == "dm" and inbound.kind == "message"
         code = new_code() if asks else None
         problem = not_allowed_reason(inbound.sender)
@@ -236,30 +236,30 @@ class Intake:
             log.warning("too_many_pairing_requests", platform=inbound.address.platform, person=inbound.sender.id)
 
     def _reset_if_due(self, key: str, now: int, renewed: list[str]) -> Transaction[object]:
-        """What begins a fresh conversation if the one so far is too old; then its key is among those renewed."""
+        """Return the transaction that begins a fresh session if a reset is due, and adds its key to `renewed`."""
         rules = active_resets(self._session, now)
         if not rules:
             return _do_nothing
         renew = renew_if_due(key, rules, self._freshness_ms)
 
-        def work(tx: Tx) -> None:
+        def transaction(tx: Tx) -> None:
             if renew(tx) is not None:
                 renewed.append(key)
 
-        return work
+        return transaction
 
 
 def _do_nothing(_: Tx) -> None: ...
 
 
 def _with_harmless_name(inbound: Inbound) -> Inbound:
-    """The message with its sender's name as one short line: it stands in notices, lists and prompts."""
+    """Return the message with its sender's name as one short line, as notices, lists and prompts show it."""
     name = printable_line(inbound.sender.name)[:MAX_SENDER_NAME_CHARACTERS]
     return inbound if name == inbound.sender.name else replace(inbound, sender=replace(inbound.sender, name=name))
 
 
 def _clean_event(event: Event) -> Event:
-    """The event with clean texts. One whose adapter has filled a field wrongly is not understood."""
+    """Return the event with storable texts; if a field has a wrong type, with a problem and no content."""
     inbound, problem = event.inbound, event.problem
     try:
         inbound = _with_harmless_name(validate_struct(inbound)) if inbound is not None else None

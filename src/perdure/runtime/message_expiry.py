@@ -1,4 +1,4 @@
-"""Gives up messages that have waited for too long, and tells their chats; and replies that nobody can send."""
+"""Expires messages that have waited for too long, and tells their chats; and replies that nobody can send."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SWEEP_MS = 60_000  # between two looks for messages that have become too old
 
 
 class MessageExpiry:
-    """Gives up messages that no turn has begun in time, and tells each chat once of all of its messages."""
+    """Expires messages for which no turn has begun in time, and tells each chat once of all of them."""
 
     def __init__(self, run: GatewayRun, rules: QueueRules, max_reply_age_ms: int) -> None:
         """`max_reply_age_ms`: how old a reply gets that no gateway can send; the delivery loop ends all others."""
@@ -26,7 +26,7 @@ class MessageExpiry:
         self._swept_at = 0
 
     async def sweep(self) -> None:
-        """After return: every message that waits is young enough to be answered, every reply to be sent."""
+        """Expire every message that is too old to be answered, and every reply that nobody can send."""
         self._swept_at = now = self._clock()
         if self._rules.max_age_ms:
             for key in await self._store.queue.expire_old(self._rules.too_old_before(now)):
@@ -48,6 +48,6 @@ class MessageExpiry:
             self._wakeups.wake_delivery(key)
 
     async def _wait_until_quiet(self) -> None:
-        """Wait until no more old messages come: a platform hands them over in a row when it is connected again."""
+        """Wait until no more old messages come: a platform delivers many in a row when it is connected again."""
         while await self._wakeups.expiry.wait(self._rules.quiet_ms / 1000):
             continue

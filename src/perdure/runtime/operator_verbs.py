@@ -1,4 +1,4 @@
-"""What an operator may do to the sessions of a running gateway: the same verbs as in the chat."""
+"""The verbs of an operator for sessions, deliveries and people of a running gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.store.sessions import Session
 
 
 class OperatorVerbs:
-    """Each verb says whether it changed anything."""
+    """Carries out an operator's verbs; each returns whether it has changed anything."""
 
     def __init__(self, store: Store, loops: Loops, run: str, clock: Clock) -> None:
         self._store = store
@@ -26,16 +26,16 @@ class OperatorVerbs:
         self._clock = self.clock = clock
 
     async def resume(self, session: Session) -> bool:
-        """Continue what was interrupted or suspended, whatever was decided before."""
-        wish = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
+        """Resume an interrupted turn or a suspended session, whatever recovery has decided."""
+        request = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
         named = session.id if session.state is SessionState.CLOSED else ""
-        resume = session_verbs.resume(session.key, self.run, wish, session=named)
+        resume = session_verbs.resume(session.key, self.run, request, session=named)
         resumed = await self._store.chat_commands.execute_verb(session.key, resume)
         self._loops.runner.wake(session.key)
         return resumed.outcome in ("turn", "session")
 
     async def drop(self, session: Session) -> bool:
-        """Give up the interrupted turn."""
+        """Cancel the interrupted turn of a session."""
         if session.state is SessionState.CLOSED:  # a turn that is open at its key is of a later session
             return False
         drop = session_verbs.drop(session.key)
@@ -46,7 +46,7 @@ class OperatorVerbs:
         return dropped.turn is not None
 
     async def stop(self, session: Session) -> bool:
-        """End the current turn for good."""
+        """Cancel the current turn of a session, and withdraw its unsent replies."""
         if session.state is SessionState.CLOSED:
             return False
         stop = session_verbs.stop(session.key, None)
@@ -56,7 +56,7 @@ class OperatorVerbs:
         return stopped.turn is not None or stopped.withdrawn > 0
 
     async def suspend(self, session: Session) -> bool:
-        """Set the session aside."""
+        """Suspend a session: its next message begins a fresh one."""
         if session.state is SessionState.CLOSED:
             return False
         suspended = await self._store.chat_commands.execute_verb(session.key, session_verbs.suspend(session.key))
@@ -68,56 +68,56 @@ class OperatorVerbs:
         return suspended.changed
 
     async def resend_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
-        """Send a reply again, or at once; only where the platform cannot tell, at the risk of a duplicate."""
+        """Send a delivery again, or at once; it may arrive twice where the platform cannot say what it has."""
         can = self._loops.connections.capabilities(row.address.platform)
         certain = can.idempotent_send or can.read_back or row.edits is not None
-        work = outbox_verbs.resend(row.id, can_verify=certain)
-        mended = await self._store.outbox.execute_verb(row.key, work)
+        resend = outbox_verbs.resend(row.id, can_verify=certain)
+        result = await self._store.outbox.execute_verb(row.key, resend)
         self._loops.wakeups.wake_delivery(row.key)
-        return mended
+        return result
 
     async def drop_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
-        """Give up a reply that was not confirmed."""
-        mended = await self._store.outbox.execute_verb(row.key, outbox_verbs.drop(row.id))
+        """Withdraw a delivery that the platform has not confirmed."""
+        result = await self._store.outbox.execute_verb(row.key, outbox_verbs.drop(row.id))
         self._loops.wakeups.wake_delivery(row.key)
-        return mended
+        return result
 
     async def erase(self, name: str) -> list[ErasedSession]:
-        """Erase the session of that id, or all that a key ever had."""
+        """Erase the session of an id, or every session that a key ever had."""
         erased = await self._loops.eraser.erase(name)
         for one in erased:
             self._loops.wakeups.wake_delivery(one.key)
         return erased
 
     async def lift_recovery_pause(self) -> bool:
-        """Lift the pause that the crash-loop breaker set."""
+        """Lift the pause of the crash-loop breaker. False: recovery was not paused."""
         paused = self._loops.recoverer.paused
         await self._loops.recoverer.lift_pause()
         self._loops.wakeups.publish_all()
         return paused
 
     async def apply_people_change(self, key: str = "") -> None:
-        """Somebody was let in, or lost rights: the chat of `key` is told, and what was cut off is judged anew."""
+        """Tell the chat of `key` about a change of rights, and decide anew about interrupted turns."""
         if key:
             self._loops.wakeups.wake_delivery(key)
         await self._loops.recoverer.recover()
 
     async def answer_question(self, name: str, text: str) -> bool:
-        """Answer the question of that name. False: none such waits for an answer."""
+        """Answer the question of an id. False: no such question waits for an answer."""
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return False
-        answering = answers.answer_question(turn.key, OPERATOR, text, name=name)
-        done = await self._store.chat_commands.execute_verb(turn.key, answering)
+        answer = answers.answer_question(turn.key, OPERATOR, text, name=name)
+        done = await self._store.chat_commands.execute_verb(turn.key, answer)
         self._loops.runner.wake(turn.key)
         return done
 
     async def decide_approval(self, name: str, *, approve: bool) -> str:
-        """Approve or deny the call that waits under that name."""
+        """Approve or deny the call that waits for the approval of an id; return the outcome."""
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return "nothing"
-        judging = answers.decide_approval(turn.key, OPERATOR, approve=approve, name=name)
-        verdict = await self._store.chat_commands.execute_verb(turn.key, judging)
+        decide = answers.decide_approval(turn.key, OPERATOR, approve=approve, name=name)
+        outcome = await self._store.chat_commands.execute_verb(turn.key, decide)
         self._loops.runner.wake(turn.key)
-        return verdict
+        return outcome

@@ -46,7 +46,7 @@ def _make_waiter(directory: Path, size: int, since: int, due_at: int | None, wat
 
 
 class OutputWatch:
-    """Wakes those who wait for an output to grow."""
+    """Wakes the watchers of processes whose output grows."""
 
     def __init__(self, clock: Clock, *, use_inotify: bool = True) -> None:
         """`use_inotify`: let the kernel report changes, where it can."""
@@ -109,7 +109,7 @@ class OutputWatch:
             asyncio.get_running_loop().add_reader(self._inotify.handle, self._read_changes, self._inotify)
 
     def _read_changes(self, changes: InotifyWatcher) -> None:
-        """Wake those whose output has changed, then stop reading for a while: some commands write without end."""
+        """Wake the watchers of changed outputs, then stop reading for a while: some commands write without end."""
         changed = changes.read_changed_watches()
         for waiting in self._waiters:
             if waiting.watch_id is not None and (changed is None or waiting.watch_id in changed):

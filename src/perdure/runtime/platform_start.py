@@ -1,4 +1,4 @@
-"""What happens when a platform is connected: owed replies, the menu of commands, then recoveries."""
+"""Starts the work of a connected platform: owed replies, the menu of commands, then recoveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OUTBOX_FIRST_SECONDS = 5.0  # recoveries of a platform wait at most so long for 
 
 
 class PlatformStart:
-    """Starts the work of each platform as it is connected. Its tasks are cancelled with `tasks`."""
+    """Starts the work of each platform when it is connected; its tasks belong to `tasks`, and end with them."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PlatformStart:
         self._tasks.create_task(self._recover(platform))
 
     async def _publish_menu(self, platform: str) -> None:
-        """Let the platform show the commands, once. A platform that fails to show them works without."""
+        """Publish the menu of commands on a platform, once. A platform that fails to show it works without."""
         adapter = self._run.connections.connected.get(platform)
         if adapter is None or platform in self._menus_published:
             return

@@ -19,13 +19,13 @@ log = Log("process_records")
 
 
 class ProcessStartListener(Protocol):
-    """Watches the processes that run."""
+    """The watcher of processes, as their records see it."""
 
     def is_ours(self, process: Process) -> bool:
-        """Whether the files of a process are here, or would be."""
+        """Say whether the files of a process are on this machine, or would be if it was started."""
 
     def watch_started(self, process: str) -> None:
-        """A process was started: begin to watch it."""
+        """Begin to watch a process that was started."""
 
 
 class StoredProcessRecords:

@@ -32,7 +32,7 @@ TAIL_BYTES = 2000  # of output that are reported with the end
 
 
 class ProcessReports:
-    """Records what became of a process, and tells its chat or a turn of it, each once."""
+    """Records the end and the output matches of a process, and reports each once, to its chat or by a turn."""
 
     def __init__(self, run: GatewayRun, root: Path, access: Access) -> None:
         self._run = run
@@ -45,7 +45,7 @@ class ProcessReports:
         return process_directory(self._root, tool_record(process))
 
     async def was_never_started(self, process: Process) -> bool:
-        """Whether the call that was to start the process is over without a start; from now on none can follow."""
+        """Say whether the call that was to start a process has ended without a start, so that none can follow."""
         turn = await self._store.turns.get(process.turn)
         if turn is not None and turn.state not in FINAL_STATES:
             call = await self._call(process)
@@ -85,12 +85,12 @@ class ProcessReports:
             self._run.wakeups.wake_runner_and_delivery(process.key)
 
     async def _may_owner_talk(self, process: Process) -> bool:
-        """Whether the person who started the process may still talk: only then a turn may report it."""
+        """Say whether the person who started the process may still talk: only then may a turn report it."""
         ours = process.person in (OPERATOR.id, "")
         return ours or await self._access.may(process.key, Sender(process.person), "talk")
 
     async def scan_output(self, process: Process, patterns: Sequence[LineTest], *, final: bool = False) -> Process:
-        """Scan the next piece of output, and report matches. Returns the process as it is then recorded."""
+        """Scan the next piece of output, and report matches. Returns the process's new record."""
         place = self.directory(process)
         look = await run_in_thread(
             lambda: output_patterns.scan_output(patterns, place, process.scanned, final=final)

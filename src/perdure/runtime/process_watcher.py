@@ -77,7 +77,7 @@ class ProcessWatcher:
             watching_output.cancel()
 
     def watch_started(self, process: str) -> None:
-        """A process was started: begin to watch it."""
+        """Begin to watch a process that was started."""
         self._started.add(process)
         self._wake_event.wake()
 
@@ -100,11 +100,11 @@ class ProcessWatcher:
     # ── watching ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _own_processes(self) -> list[Process]:
-        """The live processes whose files are here, or would be."""
+        """Return the live processes whose files are on this machine, or would be if they were started."""
         return [process for process in await self._store.processes.live() if self.is_ours(process)]
 
     def is_ours(self, process: Process) -> bool:
-        """Whether the files of a process are here, or would be."""
+        """Say whether the files of a process are on this machine, or would be if it was started."""
         ours = self._store.database.exclusive or process.instance == self._instance
         return ours or any(call_directories(self._root / process.directory))
 
@@ -189,6 +189,6 @@ class ProcessWatcher:
 
 
 def _report_due_at(process: Process) -> int | None:
-    """When matches that were counted but not reported are due."""
+    """Return when matches that were counted but not reported are to be reported; None: there are none."""
     waits = process.unnoticed and process.noticed_at is not None
     return process.noticed_at + NOTICE_INTERVAL_MS if waits and process.noticed_at is not None else None

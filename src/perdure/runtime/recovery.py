@@ -22,6 +22,7 @@ from perdure.core.recovery.decision import (
 )
 from perdure.core.recovery.tail import pending_request
 from perdure.core.roles import OPERATOR
+from perdure.core.turn import TurnState
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access
@@ -87,6 +88,8 @@ class Recoverer:
         """Take over our share of the turns of dead runs, and mark every send of a dead run as unknown."""
         if self._stopped:
             return 0
+        if not self._store.database.exclusive:
+            await self._store.turns.release_unreadable(self._run.id)
         lost = [each.turn for each in await self._lost_turns.next_share()]
         taken = await asyncio.gather(*(self._try_take_over(turn, reason) for turn in lost))  # they share commits
         await self._store.outbox.mark_orphans_unknown(self._clock())
@@ -112,12 +115,13 @@ class Recoverer:
         taken = await self._store.turns.take_over(turn.id, turn.key, reason, run, now, self._pending_request)
         if taken is not None:
             log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
-            self._run.wakeups.wake_runner(turn.key)  # it may be queued, or its question answered
+            if taken.state is not TurnState.INTERRUPTED:
+                self._run.wakeups.wake_runner(turn.key)  # it is queued, or its question may be answered
 
     async def _put_aside(self, turn: Turn, error: BaseException) -> None:
         """Leave a turn that cannot be taken over alone for a while, so that it takes no other turn's place."""
         if isinstance(error, NewerEntry):
-            await self._repair.leave_to_newer(turn.key, turn.session)
+            await self._repair.leave_to_newer(turn.session)
         elif not isinstance(error, Unavailable):
             problem = f"{type(error).__name__}: {error}"
             await self._store.turns.put_aside(turn, self._clock() + RETRY_TAKEOVER_MS, problem)
@@ -143,7 +147,7 @@ class Recoverer:
         return RequestOutcome(again, (owed,))
 
     def pause_if_crashing(self, lost: int) -> None:
-        """The crash-loop breaker: for this run nothing goes on by itself, but everybody is served."""
+        """Pause automatic resumes for this run, if the gateway keeps crashing; everybody is served meanwhile."""
         self.paused = bool(lost) and self._started.unclean_lately >= PAUSE_AFTER_UNCLEAN_STARTS
         if self.paused:
             log.warning("automatic_resume_paused", unclean_starts=self._started.unclean_lately)

@@ -88,14 +88,14 @@ class RecoveryContextReader:
         )
 
     async def is_authorised(self, turn: Turn, view: TurnView) -> bool:
-        """Whether everybody whose messages the turn answers may talk here now."""
+        """Say whether everybody whose messages the turn answers may talk there at present."""
         # A report of a process counts only if no person has written: otherwise the turn answers the person.
         causes = [cause for cause in view.causes if not cause.note] or view.causes
         senders = {cause.sender for cause in causes if not (cause.wish and cause.sender == OPERATOR)}
         return all([await self.access.may(turn.key, sender, "talk") for sender in senders])
 
     async def _last_sign_of_life(self, view: TurnView) -> int | None:
-        """The time of the newest content, or of the last heartbeat of the run that wrote it."""
+        """Return the time of the turn's newest content, or of the last heartbeat of the run that wrote it."""
         content = view.content[-1].at if view.content else None
         run = await self._store.runs.get(view.content_run) if view.content_run else None
         signs = [content, run.heartbeat_at if run else None]
@@ -116,7 +116,7 @@ class DecisionApplier:
         self._context = context
 
     async def apply(self, turn: Turn, view: TurnView, address: Address, decision: RecoveryDecision) -> bool:
-        """Write the decision, and what follows from it. False: it holds no longer, and must be made anew."""
+        """Write the decision, and carry it out. False: the decision holds no longer, and must be made anew."""
         log.info("decided", turn=turn.id, key=turn.key, decision=decision.choice, rule=decision.rule)
         decided = RecoveryDecided(decision.choice, decision.why, decision.evidence, decision.rule)
         applied = True
@@ -215,7 +215,7 @@ class DecisionApplier:
         decided: RecoveryDecided,
         returned: Sequence[MessagesReturned],
     ) -> list[OutboxReply]:
-        """The notices for the chat: none where nobody may read them, or where a message joins the turn at once."""
+        """Return the notices for the chat: none if nobody may read them, or a message joins the turn at once."""
         superseded = decided.rule in HELD_BACK_RULES
         waiting = await self._store.inbox.count_waiting(turn.key) + sum(len(entry.messages) for entry in returned)
         if not superseded and await self._store.inbox.count_waiting(turn.key, mark.position):

@@ -36,15 +36,15 @@ class RecoverySlots:
         return len(self._held) >= self._capacity or bool(self._waiters)
 
     def is_waiting(self, turn: str) -> bool:
-        """Whether a turn waits for a slot."""
+        """Say whether a turn waits for a slot."""
         return any(waiter.turn.id == turn for waiter in self._waiters)
 
     def needs_slot(self, turn: str) -> bool:
-        """Whether a turn must have a slot to go on, and has none."""
+        """Say whether a turn must have a slot to go on, and has none."""
         return turn in self._under_way and turn not in self._held
 
     def register(self, turn: str) -> None:
-        """A recovery goes on that only waits for a command: it needs a slot as soon as the command has ended."""
+        """Register a recovery that only waits for a command: it needs a slot as soon as the command has ended."""
         self._under_way.add(turn)
 
     def request(self, turn: Turn, *, running: bool = False) -> asyncio.Future[None]:
@@ -70,13 +70,13 @@ class RecoverySlots:
             self._hand_out()
 
     def remove(self, turn: str) -> None:
-        """A recovery is over, or a person has asked for it: it needs no slot any more."""
+        """Forget a recovery that has ended, or that a person has asked for: it needs no slot any more."""
         self._under_way.discard(turn)
         self._waiters = [waiter for waiter in self._waiters if waiter.turn.id != turn]
         self.release(turn)
 
     def prioritise(self, key: str) -> None:
-        """Somebody wrote in a chat: its turn waits no longer, or comes first while recoveries run one at a time.
+        """Let the turn of a chat in which somebody wrote go on, or come first while recoveries run one at a time.
 
         A turn that does not run yet is claimed together with the message.
         """

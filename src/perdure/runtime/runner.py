@@ -83,7 +83,7 @@ class AttemptEnds:
         return self._events.setdefault(turn, asyncio.Event())
 
     def signal(self, turn: str) -> None:
-        """The attempt of a turn has ended, or there will be none."""
+        """Tell those who wait that the attempt of a turn has ended, or that there will be none."""
         event = self._events.pop(turn, None)
         if event is not None:
             event.set()
@@ -124,7 +124,7 @@ class TurnRunner:
         run.wakeups.attach_runner(self.wake, self.wake_after_quiet)
 
     def wake(self, key: str) -> None:
-        """A session may have a turn to claim, or its running turn a message to take in."""
+        """Serve a session that may have a turn to claim, or whose running turn may have a message to take in."""
         session = self._session(key)
         session.woken = True
         if session.running is not None:
@@ -162,7 +162,7 @@ class TurnRunner:
             self.stop_attempt(attempt.turn)
 
     async def run(self) -> None:
-        """From now on, serve every session as soon as it is woken, and look for claimable turns regularly."""
+        """Serve every session as soon as it is woken, and look for claimable turns regularly."""
         self._loop_task = asyncio.current_task()
         while True:
             await self._find_claimable()

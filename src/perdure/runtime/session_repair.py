@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container
 
 from perdure.core import texts
-from perdure.core.address import parent_session_key, split_session_key
 from perdure.core.entries import NEWEST_ENTRY_VERSION
 from perdure.core.journal import TurnClaimed, TurnFailed, fold
 from perdure.core.turn import TurnState
@@ -47,16 +46,13 @@ class SessionRepair:
         self._run.wakeups.wake_delivery(key)
         return turn.id
 
-    async def leave_to_newer(self, key: str, session: str) -> None:
-        """Leave a session whose entries this version cannot read to a gateway that can."""
-        version = NEWEST_ENTRY_VERSION + 1
-        if await self._store.turns.leave_to_newer(key, session, self._run.id, version):
-            log.info("left_to_newer", key=key)
-
-    async def _has_newer_gateway(self, key: str) -> bool:
-        agent, address = split_session_key(parent_session_key(key))
-        runs = await self._store.run_services.living_runs()
-        return any(run.can_serve(address.platform, agent, NEWEST_ENTRY_VERSION + 1) for run in runs)
+    async def leave_to_newer(self, session: str) -> bool:
+        """Leave a session whose entries this version cannot read to a gateway that can. False: none lives."""
+        await self._store.turns.require_version(session, NEWEST_ENTRY_VERSION + 1)
+        left = await self._store.turns.release_unreadable(self._run.id)
+        if left:
+            log.info("left_to_newer", sessions=left)
+        return bool(left)
 
     async def notify_if_unreadable(self, key: str) -> None:
         """Leave a session that this version cannot read to newer gateways; without one, tell its chat, once."""
@@ -66,8 +62,7 @@ class SessionRepair:
         try:
             await self._store.journal.read_after(session.id, 0, MAX_SEQ)
         except NewerEntry:
-            await self.leave_to_newer(key, session.id)
-            if await self._has_newer_gateway(key):
+            if await self.leave_to_newer(session.id):
                 return
             notice = OutboxReply(address_of(key), f"unreadable.{session.id}", (texts.turns.NEWER_ENTRY,))
             await self._store.outbox.enqueue(key, notice, self._clock())

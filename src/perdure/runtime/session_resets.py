@@ -1,4 +1,4 @@
-"""Decides when a conversation begins afresh by itself: after a long silence, or with a new day."""
+"""Says which resets begin a fresh session by themselves: after a long silence, or with a new day."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.settings import SessionSettings
 
 
 def active_resets(settings: SessionSettings, now: int) -> list[ResetRule]:
-    """The rules that hold now, in the time of this machine."""
+    """Return the reset rules of the settings, with times of this machine's clock."""
     rules = []
     if settings.idle:
         rules.append(ResetRule("idle", now - int(settings.idle * 1000)))
@@ -20,7 +20,7 @@ def active_resets(settings: SessionSettings, now: int) -> list[ResetRule]:
 
 
 def _last(hour: time, now: int) -> int:
-    """When the wall clock of this machine last came to that time of the day, in milliseconds.
+    """Return when the wall clock of this machine last came to a time of the day, in milliseconds.
 
     Tomorrow is among the days: a clock that is set back across midnight has shown tomorrow's first minutes.
     """
@@ -31,7 +31,7 @@ def _last(hour: time, now: int) -> int:
 
 
 def _first_moment(wall: datetime) -> int:
-    """The second at which the wall clock first shows this time, or jumps over it."""
+    """Return the second at which the wall clock first shows a time, or jumps over it."""
     earlier, later = sorted(int(wall.replace(fold=fold).timestamp()) for fold in (0, 1))
     if datetime.fromtimestamp(earlier) >= wall:
         return earlier

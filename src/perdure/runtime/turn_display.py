@@ -1,4 +1,4 @@
-"""What a chat sees of a running turn: that it types, the growing answer, and notices; none of them is owed."""
+"""Shows a running turn in its chat: typing, the growing answer and notices, none of which is owed."""
 
 from __future__ import annotations
 

@@ -112,15 +112,15 @@ def question_reply(
     turn: str, key: str, asked: QuestionAsked, view: TurnView, max_length: int | None, repeat_reason: str = ""
 ) -> OutboxReply:
     """The reply that asks a question of a turn; `repeat_reason` says why a question is asked once more."""
-    work, text = background_number(key), asked.text
+    number, text = background_number(key), asked.text
     words = (
-        texts.background.approval(work, text)
+        texts.background.approval(number, text)
         if asked.approves
-        else texts.background.question(work, text, asked.options)
+        else texts.background.question(number, text, asked.options)
     )
     parts = split_reply(f"{repeat_reason}\n\n{words}" if repeat_reason else words, max_length)
     name = question_reply_id(turn, asked.question, times_asked(view, asked.question) if repeat_reason else 0)
-    return OutboxReply(split_session_key(key)[1], name, tuple(parts), view.reply_to, _buttons(turn, work, asked))
+    return OutboxReply(split_session_key(key)[1], name, tuple(parts), view.reply_to, _buttons(turn, number, asked))
 
 
 def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tuple[Button, ...]:

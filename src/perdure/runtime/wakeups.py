@@ -14,7 +14,7 @@ STORE_RETRY_SECONDS = 1.0  # between two tries while the store takes no writes
 
 
 class WakeEvent:
-    """Set by whoever has changed something, awaited by the loop that acts on the change."""
+    """An event that a loop awaits, set by the code that has changed what the loop acts on."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -78,48 +78,48 @@ class Wakeups:
         self._wake_runner_after_quiet: Callable[[str], None] = _wake_nobody
 
     def attach_runner(self, wake: Callable[[str], None], wake_after_quiet: Callable[[str], None]) -> None:
-        """Say which functions of the runner wake a session, at once and after the quiet period."""
+        """Set the runner's functions that wake a session, at once and after the quiet period."""
         self._wake_runner = wake
         self._wake_runner_after_quiet = wake_after_quiet
 
     def publish(self, key: str) -> None:
-        """A session has changed: wake those who watch it."""
+        """Wake the watchers of a session that has changed."""
         self._feed.publish(key)
 
     def publish_all(self) -> None:
-        """The state of the gateway has changed: wake everybody who watches a session."""
+        """Wake the watchers of every session: the state of the gateway has changed."""
         self._feed.publish_all()
 
     def wake_delivery(self, key: str) -> None:
-        """A session has changed, and its chat may be owed a reply."""
+        """Wake the delivery loop: the chat of a session may be owed a reply."""
         self._feed.publish(key)
         self.delivery.wake()
 
     def wake_runner(self, key: str) -> None:
-        """A session may have a turn to claim, or its running turn a message to take in."""
+        """Wake the runner: a session may have a turn to claim, or its running turn a message to take in."""
         self._wake_runner(key)
 
     def wake_runner_and_delivery(self, key: str) -> None:
-        """A session has changed, and may have a turn to claim or a reply to deliver."""
+        """Wake the runner and the delivery loop: a session may have a turn to claim or a reply to deliver."""
         self.wake_delivery(key)
         self._wake_runner(key)
 
     def wake_runner_after_quiet(self, key: str) -> None:
-        """A message came in `collect` mode: wake the runner when the quiet period is over."""
+        """Wake the runner after the quiet period of `collect` mode."""
         self._wake_runner_after_quiet(key)
 
     def wake_attachments(self) -> None:
-        """A message may have come with files to fetch."""
+        """Wake the fetcher of files: a message may have come with files."""
         self.attachments.wake()
 
     def wake_commands(self) -> None:
-        """A command of the chat waits in the inbox."""
+        """Wake the command loop: a chat command waits in the inbox."""
         self.commands.wake()
 
     def wake_cleanup(self) -> None:
-        """A turn may have ended in the middle of a shell command."""
+        """Wake the cleanup of commands: a turn may have ended in the middle of a shell command."""
         self.cleanup.wake()
 
     def wake_expiry(self) -> None:
-        """A message was too old when it came; more of them may follow."""
+        """Wake the expiry of messages: a message was too old when it came, and more may follow."""
         self.expiry.wake()

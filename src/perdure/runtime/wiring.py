@@ -1,4 +1,4 @@
-"""The loops of a running gateway: makes each of them, starts them in order, and stops them."""
+"""Makes the loops of a running gateway, starts them in order, and stops them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ INTAKE_FLUSH_SECONDS = 2.0  # for storing events that were handed over when ever
 
 
 class Loops:
-    """Everything that moves while a gateway runs."""
+    """The loops of a running gateway, and what they share."""
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class Loops:
         self.command_cleanup = CommandCleanup(run, settings.home / "keepers")
         self.process_watcher = ProcessWatcher(run, settings.home / "keepers", self.access)
         agents.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))
+        agents.bind_attachments(store.attachments)
         self.eraser = Eraser(store, settings.home, clock, self._stop_attempt)
         self._retention = RetentionLoop(self.eraser, settings.retention.age, self.uploads.sweep)
         self.recoverer = Recoverer(

@@ -107,8 +107,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.attachments.max_total * 1_000_000
 
     @property
-    def workspace(self) -> Path:
-        """The directory in which the agent reads and writes files."""
+    def shared_workspace(self) -> Path:
+        """The directory in which the agent reads and writes the files of all chats, if they share one."""
         return self.home / (self.tools.directory or "workspace")
 
     def platform(self, name: str) -> PlatformSettings:

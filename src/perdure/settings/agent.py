@@ -133,11 +133,20 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 class ToolsSettings(msgspec.Struct, frozen=True):
     """What the agent can do."""
 
+    workspaces: Annotated[
+        Literal["auto", "chat", "shared"],
+        Meta(
+            description="Whether each `chat` has a workspace and a home directory [of its own](tools.md#files), "
+            "or all chats share one (`shared`). `auto`: each has its own, unless `tools.directory` is set or "
+            "`workspace` in the home has files from before 0.3.0."
+        ),
+    ] = "auto"
     directory: Annotated[
         str | None,
         Meta(
-            description="The directory in which the agent reads and writes files, and outside of which it does "
-            "not; a relative path starts in the home directory. `/` is the whole machine.",
+            description="The directory that all chats share, in which the agent reads and writes files, and "
+            "outside of which it does not; a relative path starts in the home directory. `/` is the whole "
+            "machine, except for the gateway's home.",
             examples=["/srv/perdure"],
             extra={"default": "<home>/workspace"},
         ),

@@ -14,7 +14,7 @@ from perdure.core.file_names import display_file_name, safe_media_type
 from perdure.core.messages import Attachment
 from perdure.core.states import AttachmentState, InboxState
 from perdure.store import leases, outbox
-from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
+from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS, SESSION_IS_CURRENT
 from perdure.store.database import Database, Row, Tx
 from perdure.store.outbox import OutboxReply
 
@@ -32,6 +32,19 @@ _PENDING_OF_GOALS = (
     f"{_REFERENCED_FILES.replace('FROM inbox i', 'FROM goals g CROSS JOIN sessions s CROSS JOIN inbox i')} "
     f"AND g.{GOAL_IS_ACTIVE} AND g.turns = 0 AND s.id = g.session AND i.key = s.key AND i.kind = 'command' "
     f"AND i.state = '{InboxState.OBEYED}' AND i.received_at > g.created_at - 3600000"
+)
+MAX_MESSAGES = 2000  # of a conversation, the newest, and as many turns, whose files its tools can use
+MAX_FILES = 200  # of these files
+_RECENT_MESSAGES = "(SELECT id FROM inbox WHERE key = :key ORDER BY position DESC LIMIT :limit) m"
+_RECENT_TURNS = (
+    f"(SELECT t.id, t.key FROM sessions s CROSS JOIN turns t WHERE s.key = :key AND s.{SESSION_IS_CURRENT} "
+    "AND t.session = s.id ORDER BY t.generation DESC LIMIT :limit) r"
+)
+_RECEIVED = f"SELECT m.id, a.path FROM {_RECENT_MESSAGES} CROSS JOIN attachments a WHERE a.inbox = m.id"
+_SENT = f"SELECT r.id, a.path FROM {_RECENT_TURNS} CROSS JOIN attachments a WHERE a.turn = r.id"
+_RECEIVED_ELSEWHERE = (  # by the session, when it was in another chat
+    f"SELECT i.id, a.path FROM {_RECENT_TURNS} CROSS JOIN inbox i CROSS JOIN attachments a "
+    "WHERE r.key <> :key AND i.turn = r.id AND a.inbox = i.id"
 )
 
 
@@ -100,6 +113,10 @@ class Attachments:
             f"WHERE i.key = :key AND a.inbox = i.id AND a.state = '{AttachmentState.FETCHED}'"
         )
         return await self._database.read(lambda tx: int(tx.all(sql, key=key)[0][0]))
+
+    async def of_conversation(self, key: str) -> list[str]:
+        """Return the paths of the newest files that came or were sent in a conversation, the newest first."""
+        return await self._database.read(lambda tx: _paths_of_conversation(tx, key))
 
     async def record_fetched(self, pending: PendingAttachment, path: str, size: int) -> bool:
         """Record that the file is on disk. After return: the message no longer waits for this file.
@@ -266,6 +283,14 @@ def has_pending(tx: Tx, message: str) -> bool:
     """Say whether a file of a message is still to be fetched."""
     sql = f"SELECT 1 FROM attachments WHERE inbox = :inbox AND state = '{AttachmentState.REFERENCED}' LIMIT 1"
     return tx.one(sql, inbox=message) is not None
+
+
+def _paths_of_conversation(tx: Tx, key: str) -> list[str]:
+    sources = (_RECEIVED, _SENT, _RECEIVED_ELSEWHERE)
+    selects = (f"{sql} AND a.state = '{AttachmentState.FETCHED}'" for sql in sources)
+    rows = [row for sql in selects for row in tx.all(sql, key=key, limit=MAX_MESSAGES)]
+    rows.sort(key=lambda row: row[0].rpartition("_")[2], reverse=True)  # by the time in the id, of either kind
+    return list(dict.fromkeys(row[1] for row in rows))[:MAX_FILES]
 
 
 def _fetched_path(tx: Tx, pending: PendingAttachment) -> str | None:

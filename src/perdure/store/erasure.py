@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from perdure.core.address import parent_session_key
 from perdure.core.delivery import DeliveryState
+from perdure.core.file_names import chat_folder
 from perdure.core.session import CancelReason, SessionState
 from perdure.core.states import GoalState, InboxState
 from perdure.store import sessions, tombstones, transitions
@@ -168,7 +169,8 @@ def _end_session(tx: Tx, session: str) -> tuple[str, ...]:
 
 def delete_some_rows(tx: Tx, session: str) -> Counter[str] | None:
     """Delete a bounded number of rows; return how many of which table. None: nothing of the session is left."""
-    if sessions.get(tx, session) is None:
+    found = sessions.get(tx, session)
+    if found is None:
         return None
     _end_session(tx, session)  # a person may have reopened the session meanwhile
     gone: Counter[str] = Counter()
@@ -184,6 +186,7 @@ def delete_some_rows(tx: Tx, session: str) -> Counter[str] | None:
         "WHERE session = :session",  # messages that this session received, and a turn of another took
         session=session,
     )
+    tombstones.record(tx, "file", [chat_folder(found.key)])  # it goes when no session of the chat is left
     gone["sessions"] = tx.run("DELETE FROM sessions WHERE id = :session", session=session)
     return gone
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from perdure.store.conditions import (
     DEAD_RUNS,
+    SESSION_IS_CURRENT,
     TURN_IS_OPEN,
     can_serve,
     has_service,
@@ -64,9 +65,16 @@ def put_aside(tx: Tx, key: str, epoch: int, retry_at: int, problem: str) -> bool
     return bool(tx.run(sql, key=key, epoch=epoch, retry_at=retry_at, problem=problem))
 
 
-def release(tx: Tx, key: str, run: str) -> bool:
-    """Give a lease of ours to whoever can serve it. False: it was not ours."""
-    return bool(tx.run("UPDATE leases SET run = NULL WHERE key = :key AND run = :run", key=key, run=run))
+def release_unreadable(tx: Tx, run: str) -> int:
+    """Give the leases of sessions that our run cannot read to whoever can; return how many there were."""
+    return tx.run(
+        "UPDATE leases SET run = NULL WHERE run = :run AND key IN "
+        f"(SELECT s.key FROM sessions s, runs u WHERE s.entry_version IS NOT NULL AND s.{SESSION_IS_CURRENT} "
+        "AND u.id = :run AND s.entry_version > u.entry_version) "
+        "AND EXISTS (SELECT 1 FROM runs r WHERE r.ended_at IS NULL AND r.draining = 0 "
+        f"AND {can_serve('leases', 'r.id')})",
+        run=run,
+    )
 
 
 def is_abandoned(tx: Tx, key: str) -> bool:

@@ -49,6 +49,7 @@ CREATE UNIQUE INDEX sessions_current ON sessions (key) WHERE state <> 'closed';
 CREATE INDEX sessions_recent ON sessions (updated_at, id) WHERE state <> 'closed';
 CREATE INDEX sessions_suspended ON sessions (id) WHERE state = 'suspended';
 CREATE INDEX sessions_of_key ON sessions (key, id);
+CREATE INDEX sessions_newer ON sessions (key) WHERE entry_version IS NOT NULL;
 
 -- What belongs to a key: who may run it (run, epoch), its newest turn (generation), and the last place
 -- given out in the order of what is seen in its chat (position). What a message does there that finds it busy

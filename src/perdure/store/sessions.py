@@ -66,6 +66,12 @@ class Sessions:
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id"
         return await self._database.read(lambda tx: [_as_session(row) for row in tx.all(sql, key=key)])
 
+    async def keys(self) -> set[str]:
+        """Return every key that has a session."""
+        return await self._database.read(
+            lambda tx: {row[0] for row in tx.all("SELECT DISTINCT key FROM sessions")}
+        )
+
     async def newest_of_key(self, key: str, limit: int = 10) -> list[tuple[Session, str]]:
         """Return the newest sessions of a key, the newest first, each with its first text."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE key = :key ORDER BY id DESC LIMIT :limit"

@@ -39,11 +39,10 @@ MAX_LOST = 1 << 31  # more than there are
 
 
 class LostTurn(Struct, frozen=True):
-    """An open turn whose run is dead, and what that run left on record."""
+    """An open turn whose run is dead, and where that run was."""
 
     turn: Turn
     instance: str | None  # the installation of that run
-    ending: str | None  # of that run
 
 
 class Turns:
@@ -111,17 +110,16 @@ class Turns:
             lambda tx: leases.put_aside(tx, turn.key, turn.epoch, retry_at, problem), key=turn.key
         )
 
-    async def leave_to_newer(self, key: str, session: str, run: str, version: int) -> bool:
-        """Leave a session to gateways that can read entries of that version, and let go of its lease.
+    async def require_version(self, session: str, version: int) -> None:
+        """Record that only gateways that can read entries of that version may serve a session."""
+        await self._database.write(lambda tx: journal.require_version(tx, session, version))
 
-        After return: this version claims nothing there. False: the lease was not ours.
+    async def release_unreadable(self, run: str) -> int:
+        """Let go of sessions that this run cannot read, and another can; return how many there were.
+
+        What nobody can read stays with its holder, which tells the chat.
         """
-
-        def transaction(tx: Tx) -> bool:
-            journal.require_version(tx, session, version)
-            return leases.release(tx, key, run)
-
-        return await self._database.write(transaction, key=key)
+        return await self._database.write(lambda tx: leases.release_unreadable(tx, run))
 
     async def lost(self, run: str, limit: int = MAX_LOST) -> list[LostTurn]:
         """Return open turns of dead runs that this run can serve, the oldest first; none that was put aside.
@@ -131,7 +129,7 @@ class Turns:
 
         def transaction(tx: Tx) -> list[LostTurn]:
             rows = tx.all(sql, run=run, now=tx.time, limit=limit)
-            return [LostTurn(as_turn(row[:-2]), *row[-2:]) for row in rows]
+            return [LostTurn(as_turn(row[:-1]), row[-1]) for row in rows]
 
         sql = _LOST if self._database.exclusive else _LOST_SERVABLE
         return await self._database.read(transaction)
@@ -179,7 +177,7 @@ _CLAIMABLE = (
     f"UNION {goals.DUE_KEYS} AND {_LEASE_IS_FREE}"
 )
 _SELECT_TURNS = f"SELECT {', '.join('t.' + column for column in TURN_COLUMNS.split(', '))} FROM turns t "
-_SELECT_LOST = _SELECT_TURNS.replace(" FROM turns t ", ", d.instance, d.ending FROM turns t ") + (
+_SELECT_LOST = _SELECT_TURNS.replace(" FROM turns t ", ", d.instance FROM turns t ") + (
     "JOIN leases l ON l.key = t.key LEFT JOIN runs d ON d.id = l.run "
     f"WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({DEAD_RUNS}))"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ class ChatFolders(Struct, frozen=True):
 
     workspace: Path  # its commands run here, and its file tools work here
     agent_home: Path  # the home directory of its commands
+    attachments: tuple[Path, ...] = ()  # files that came or were sent in it, each by its path; only to be read
 
 
-FindFolders = Callable[[str], ChatFolders]  # gets a session key
+FindFolders = Callable[[str], Awaitable[ChatFolders]]  # gets a session key; the folders are there when it returns

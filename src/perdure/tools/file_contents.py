@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.errors import ToolFailed
+from perdure.tools.workspace import FileLocation, refuse_forbidden
 
 MAX_SHOWN_BYTES = 25_000  # of a file in one answer
 MAX_LINE_BYTES = 4_000  # of one line that are shown
@@ -36,16 +37,22 @@ class Excerpt(Struct, frozen=True):
     whole: bool  # whether every line of the file was counted
 
 
-def open_file(path: Path, name: str) -> BinaryIO:
+def open_file(location: FileLocation) -> BinaryIO:
     """Open a regular file for reading; a pipe or a device, which might never end, is refused."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ToolFailed(texts.file_tools.not_a_file(name))
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    refuse_forbidden(location, location.stat())
+    file = os.fdopen(location.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb")
+    try:
+        refuse_forbidden(location, os.fstat(file.fileno()))  # it may be another one by now
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
-def read_lines(path: Path, name: str, first: int, limit: int) -> Excerpt:
+def read_lines(location: FileLocation, first: int, limit: int) -> Excerpt:
     """Up to `limit` complete lines from the line `first` on, as many as can be shown."""
-    with open_file(path, name) as file:
+    name = location.name
+    with open_file(location) as file:
         _refuse_binary(file, name)
         scan, room = _Scan(file), MAX_SHOWN_BYTES
         lines: list[str] = []
@@ -110,13 +117,13 @@ class _Scan:
         self._open = False
 
 
-def read_whole_file(path: Path, name: str) -> str:
+def read_whole_file(location: FileLocation) -> str:
     """The text of a file that is small enough to be edited, its line ends untouched."""
-    with open_file(path, name) as file:
+    with open_file(location) as file:
         content = file.read(MAX_EDITED_BYTES + 1)
     if len(content) > MAX_EDITED_BYTES:
-        raise ToolFailed(texts.file_tools.too_large(name, MAX_EDITED_BYTES))
-    return _decode(content, name)
+        raise ToolFailed(texts.file_tools.too_large(location.name, MAX_EDITED_BYTES))
+    return _decode(content, location.name)
 
 
 def _refuse_binary(file: BinaryIO, name: str) -> None:
@@ -135,47 +142,67 @@ def _decode(content: bytes, name: str, *, whole: bool = True) -> str:
         raise ToolFailed(texts.file_tools.not_utf8(name)) from error
 
 
-def list_folder(path: Path) -> tuple[list[str], bool]:
-    """The names in a folder, those of folders with a slash, and whether these are all."""
-    with os.scandir(path) as entries:
-        some = list(islice(entries, MAX_ENTRIES + 1))
-    names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in some[:MAX_ENTRIES]]
-    return sorted(names), len(some) <= MAX_ENTRIES
+def list_folder(location: FileLocation) -> tuple[list[str], bool]:
+    """The names in a folder, those of folders with a slash, and whether these are all.
+
+    A link has no slash, wherever it leads: that would tell what there is outside.
+    """
+    descriptor = location.open(os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as entries:
+            some = list(islice(entries, MAX_ENTRIES + 1))
+        shown = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in some[:MAX_ENTRIES]]
+    finally:
+        os.close(descriptor)
+    return sorted(f"{name}/" if is_folder else name for name, is_folder in shown), len(some) <= MAX_ENTRIES
 
 
 # ── replacing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(location: FileLocation, content: bytes) -> None:
     """Replace a file atomically: readers see the old content or the new one, also after a power cut.
 
     After return: the new content is on disk. If we die inside: a file `.perdure-….tmp` may be left beside it.
     """
-    _refuse_read_only(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".perdure-{secrets.token_hex(8)}.tmp")
-    try:
-        _write(fresh, content, path)
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    if not location.parts:
+        raise ToolFailed(texts.file_tools.not_a_file(location.name))
+    fresh, name = f".perdure-{secrets.token_hex(8)}.tmp", location.parts[-1]
+    with location.opened_parent() as folder:
+        old = _status(folder, name)
+        if old is not None:
+            refuse_forbidden(location, old)
+            _refuse_read_only(folder, name)
+        try:
+            _write(folder, fresh, content, old)
+            os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=folder)
+            raise
+        os.fsync(folder)
 
 
-def _refuse_read_only(path: Path) -> None:
+def _status(folder: int, name: str) -> os.stat_result | None:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return None
+
+
+def _refuse_read_only(folder: int, name: str) -> None:
     """Refuse a read-only file: replacing it would need no permission for the file itself."""
-    if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, "it is read-only", str(path))
+    if not os.access(name, os.W_OK, dir_fd=folder, follow_symlinks=False):
+        raise PermissionError(errno.EACCES, "it is read-only", name)
 
 
-def _write(fresh: Path, content: bytes, old: Path) -> None:
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-        with suppress(FileNotFoundError):
-            _keep_owner_and_mode(file.fileno(), old.stat())
+def _write(folder: int, name: str, content: bytes, old: os.stat_result | None) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+    with os.fdopen(descriptor, "wb") as file:
+        if old is not None:
+            _keep_owner_and_mode(descriptor, old)
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        os.fsync(descriptor)
 
 
 def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:

@@ -1,7 +1,8 @@
 """The program that searches files for a regular expression; `subprocess_job` runs it.
 
-It reads the search from standard input as JSON, and writes a line of JSON for each match, and one at the end. It
-does not follow links, so that it never leaves its folder.
+It reads the search from standard input as JSON, and writes a line of JSON for each match, and one at the end. What
+it searches it gets as an open descriptor, and each thing below is opened by its name from the descriptor of its
+folder. It follows no link, so that it never leaves its folder, whoever exchanges what meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ MAX_FILE_BYTES = 5_000_000  # of a file that is searched
 MAX_SHOWN_CHARACTERS = 200  # of a line that are shown
 MAX_MEMORY_BYTES = 1 << 30
 SKIPPED = {".git", ".hg", ".svn"}
+MAX_DEPTH = 200  # of folders: each has an open descriptor while it is searched
 _SNIFFED_BYTES = 8192  # show whether a file is text
+
+FileId = tuple[int, int]  # device and inode
 
 
 def main() -> None:
@@ -37,18 +41,26 @@ def main() -> None:
         return
     # The walk gets most of the time; the rest is for the last file.
     deadline = time.monotonic() + request["seconds"] * 2 / 3
-    write_line("Searched", **search(request["place"], pattern, glob, deadline))
+    forbidden = {(device, inode) for device, inode in request["forbidden"]}
+    files = walk(request["descriptor"], forbidden)
+    write_line("Searched", **search(files, pattern, glob, deadline, forbidden))
 
 
-def search(root: str, pattern: re.Pattern[str], glob: re.Pattern[str], deadline: float) -> dict[str, Any]:
-    """Write every match in the files below `root`, and return the summary of the search."""
+def search(
+    found_files: Iterator[tuple[str, int]],
+    pattern: re.Pattern[str],
+    glob: re.Pattern[str],
+    deadline: float,
+    forbidden: set[FileId],
+) -> dict[str, Any]:
+    """Write every match in the files, and return the summary of the search."""
     files = large = matches = 0
-    for file in walk(root):
+    for file, folder in found_files:
         if time.monotonic() > deadline:
             return {"files": files, "large": large, "late": True}
         if file and not glob.fullmatch(file):
             continue
-        text = read_text(f"{root}/{file}" if file else root)
+        text = read_text(file, folder, forbidden)
         files, large = files + 1, large + (text is None)
         for number, line in enumerate((text or "").split("\n"), 1):
             found = pattern.search(line)
@@ -60,25 +72,60 @@ def search(root: str, pattern: re.Pattern[str], glob: re.Pattern[str], deadline:
     return {"files": files, "large": large}
 
 
-def walk(root: str) -> Iterator[str]:
-    """The files below `root`, in order; the empty path if `root` itself is a file."""
-    if not os.path.isdir(root):  # noqa: PTH112 reason: pathlib takes longer to load than most searches take
-        yield ""
+def walk(descriptor: int, forbidden: set[FileId], path: str = "") -> Iterator[tuple[str, int]]:
+    """The files below a folder, in order, each with the descriptor of its folder.
+
+    If the descriptor is that of a file: the empty path, and the descriptor itself.
+    """
+    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        yield "", descriptor
         return
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(set(folders) - SKIPPED)
-        for name in sorted(files):
-            yield f"{folder}/{name}"[len(root) :].lstrip("/")
+    folders, files = list_names(descriptor, forbidden)
+    for name in files:
+        yield f"{path}{name}", descriptor
+    for name in folders if path.count("/") < MAX_DEPTH else ():
+        try:
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+        except OSError:
+            continue  # a link by now, gone, or not readable
+        try:
+            yield from walk(below, forbidden, f"{path}{name}/")
+        finally:
+            os.close(below)
 
 
-def read_text(path: str) -> str | None:
-    """The text of a file; empty if it is no text or cannot be read, None if it is too large."""
+def list_names(descriptor: int, forbidden: set[FileId]) -> tuple[list[str], list[str]]:
+    """The names of the folders and of the regular files in a folder, in order."""
+    folders, files = list[str](), list[str]()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                seen = entry.stat(follow_symlinks=False)
+                if (seen.st_dev, seen.st_ino) in forbidden or entry.name in SKIPPED:
+                    continue
+                if stat.S_ISDIR(seen.st_mode):
+                    folders.append(entry.name)
+                elif stat.S_ISREG(seen.st_mode):
+                    files.append(entry.name)
+    except OSError:
+        pass  # not readable, or gone meanwhile
+    return sorted(folders), sorted(files)
+
+
+def read_text(path: str, folder: int, forbidden: set[FileId]) -> str | None:
+    """The text of a file; empty if it is no text or cannot be read, None if it is too large.
+
+    The folder is the descriptor of the folder that the file is in; without a path, of the file itself.
+    """
+    name = path.rpartition("/")[2]
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        descriptor = os.open(name, flags, dir_fd=folder) if name else os.dup(folder)
     except OSError:
         return ""  # a link, gone, or not readable
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        seen = os.fstat(descriptor)
+        if not stat.S_ISREG(seen.st_mode) or (seen.st_dev, seen.st_ino) in forbidden:
             return ""
         try:
             content = file.read(MAX_FILE_BYTES + 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +13,15 @@ from msgspec import Meta, Struct
 
 from perdure.core import texts
 from perdure.core.effects import Effect
-from perdure.core.tools import Tool
+from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
-from perdure.tools.file_contents import list_folder, read_lines, read_whole_file, replace_file
+from perdure.tools.chat_folders import FindFolders
+from perdure.tools.file_contents import list_folder, open_file, read_lines, read_whole_file, replace_file
 from perdure.tools.function_tools import tool
+from perdure.tools.openat2 import OpenBeneath, open_beneath
 from perdure.tools.subprocess_job import JobResult, run_job
 from perdure.tools.threads import run_in_thread
-from perdure.tools.workspace import Workspace, translate_file_errors
+from perdure.tools.workspace import FileId, FileLocation, Workspace, translate_file_errors
 
 MAX_LINES = 1000  # shown at once, unless the model asks for fewer
 SEARCH_SECONDS = 15.0
@@ -28,6 +32,16 @@ AnyPath = Annotated[str, "The path of the file or folder, relative to the root f
 FirstLine = Annotated[int, Meta(ge=1, description="The number of the first line to show.")]
 LineCount = Annotated[int, Meta(ge=1, le=MAX_LINES, description="How many lines to show at most.")]
 OldText = Annotated[str, Meta(min_length=1, description="The exact text to replace, with its spaces and lines.")]
+
+
+class SearchRequest(Struct, frozen=True):
+    """What the program that searches files is told."""
+
+    pattern: str
+    descriptor: int  # of the folder or file to search
+    glob: str
+    seconds: float
+    forbidden: list[FileId]  # files and folders to leave out
 
 
 class SearchMatch(Struct, frozen=True, tag="Match"):
@@ -48,79 +62,100 @@ class SearchSummary(Struct, frozen=True, tag="Searched"):
     bad: str = ""  # what is wrong with the pattern
 
 
-def file_tools(root: Path, home: Path | None = None, *, search_seconds: float = SEARCH_SECONDS) -> list[Tool]:
-    """`read_file`, `write_file`, `edit_file` and `search_files`, for the files below a folder.
+OpenWorkspace = Callable[[Use], Awaitable[Workspace]]
 
-    With `home`, the attachments in it can be read and searched too.
+
+def file_tools(
+    find_folders: FindFolders,
+    home: Path | None = None,
+    *,
+    search_seconds: float = SEARCH_SECONDS,
+    opener: OpenBeneath = open_beneath,
+) -> list[Tool]:
+    """`read_file`, `write_file`, `edit_file` and `search_files`, for the files of the call's conversation.
+
+    Its attachments can be read and searched too. `home` is that of the gateway, whose own files are refused.
     """
-    workspace = Workspace(root, home)
+
+    async def open_workspace(use: Use) -> Workspace:
+        return Workspace(await find_folders(use.session_key), home, opener)
+
     return [
-        _read_tool(workspace),
-        _write_tool(workspace),
-        _edit_tool(workspace),
-        _search_tool(workspace, search_seconds),
+        _read_tool(open_workspace),
+        _write_tool(open_workspace),
+        _edit_tool(open_workspace),
+        _search_tool(open_workspace, search_seconds),
     ]
 
 
-def _read_tool(workspace: Workspace) -> Tool:
+def _read_tool(open_workspace: OpenWorkspace) -> Tool:
     @tool(effect=Effect.PURE)
-    def read_file(path: AnyPath, offset: FirstLine = 1, limit: LineCount = MAX_LINES) -> str:
+    async def read_file(path: AnyPath, use: Use, offset: FirstLine = 1, limit: LineCount = MAX_LINES) -> str:
         """Read lines of a text file, or list the entries of a folder.
 
         The first line of the answer says which lines follow, of how many.
         """
-        file = workspace.resolve(path, allow_attachments=True)
-        name = workspace.display_path(file)
-        with translate_file_errors(name):
-            if file.is_dir():
-                return texts.file_tools.folder_listing(name, *list_folder(file))
-            lines = read_lines(file, name, offset, limit)
-        if offset > max(lines.total, 1):
-            raise ToolFailed(texts.file_tools.no_such_line(name, offset, lines.total, lines.whole))
-        return texts.file_tools.excerpt(name, lines.text, lines.first, lines.last, lines.total, whole=lines.whole)
+        workspace = await open_workspace(use)
+        return await run_in_thread(lambda: _read(workspace, path, offset, limit))
 
     return read_file.tool
 
 
-def _write_tool(workspace: Workspace) -> Tool:
+def _read(workspace: Workspace, path: str, offset: int, limit: int) -> str:
+    location = workspace.find(path, allow_attachments=True)
+    name = location.name
+    with translate_file_errors(name):
+        if stat.S_ISDIR(location.stat().st_mode):
+            return texts.file_tools.folder_listing(name, *list_folder(location))
+        lines = read_lines(location, offset, limit)
+    if offset > max(lines.total, 1):
+        raise ToolFailed(texts.file_tools.no_such_line(name, offset, lines.total, lines.whole))
+    return texts.file_tools.excerpt(name, lines.text, lines.first, lines.last, lines.total, whole=lines.whole)
+
+
+def _write_tool(open_workspace: OpenWorkspace) -> Tool:
     @tool(effect=Effect.PURE)
-    def write_file(path: FilePath, content: Annotated[str, "The whole content of the file."]) -> str:
+    async def write_file(
+        path: FilePath, content: Annotated[str, "The whole content of the file."], use: Use
+    ) -> str:
         """Write a text file. It is made, with its folders, or replaced as a whole."""
-        written = content.encode()
-        with workspace.locked(path) as file:
-            name = workspace.display_path(file)
-            _refuse_non_file(file, name)
-            replace_file(file, written)
-        return texts.file_tools.written(name, len(written))
+        workspace = await open_workspace(use)
+        return await run_in_thread(lambda: _write(workspace, path, content.encode()))
 
     return write_file.tool
 
 
-def _refuse_non_file(path: Path, name: str) -> None:
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        raise ToolFailed(texts.file_tools.not_a_file(name))
+def _write(workspace: Workspace, path: str, content: bytes) -> str:
+    with workspace.locked(path) as location:
+        replace_file(location, content)
+    return texts.file_tools.written(location.name, len(content))
 
 
-def _edit_tool(workspace: Workspace) -> Tool:
+def _edit_tool(open_workspace: OpenWorkspace) -> Tool:
     @tool(effect=Effect.ONCE)
-    def edit_file(
+    async def edit_file(
         path: FilePath,
         old: OldText,
         new: Annotated[str, "The text to put there instead."],
+        use: Use,
         all: Annotated[bool, "Replace every occurrence; otherwise there must be exactly one."] = False,  # noqa: A002 reason: the model's word for it
     ) -> str:
         """Replace a text in a file by another one."""
-        with workspace.locked(path) as file:
-            name = workspace.display_path(file)
-            text = read_whole_file(file, name)
-            old, new = _with_line_ends_of(text, old, new)
-            count, lines = _occurrences(text, old)
-            if old == new or not count or (count > 1 and not all):
-                raise ToolFailed(texts.file_tools.not_edited(name, count, lines, same=old == new))
-            replace_file(file, text.replace(old, new).encode())
-        return texts.file_tools.edited(name, count, lines)
+        workspace = await open_workspace(use)
+        return await run_in_thread(lambda: _edit(workspace, path, old, new, every=all))
 
     return edit_file.tool
+
+
+def _edit(workspace: Workspace, path: str, old: str, new: str, *, every: bool) -> str:
+    with workspace.locked(path) as location:
+        text = read_whole_file(location)
+        old, new = _with_line_ends_of(text, old, new)
+        count, lines = _occurrences(text, old)
+        if old == new or not count or (count > 1 and not every):
+            raise ToolFailed(texts.file_tools.not_edited(location.name, count, lines, same=old == new))
+        replace_file(location, text.replace(old, new).encode())
+    return texts.file_tools.edited(location.name, count, lines)
 
 
 def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
@@ -149,28 +184,35 @@ def _occurrences(text: str, old: str) -> tuple[int, list[int]]:
 # ── searching ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _search_tool(workspace: Workspace, seconds: float) -> Tool:
+def _search_tool(open_workspace: OpenWorkspace, seconds: float) -> Tool:
     @tool(effect=Effect.PURE)
     async def search_files(
         pattern: Annotated[str, "A regular expression in Python's syntax, matched line by line."],
+        use: Use,
         path: Annotated[str, "The folder or file to search, relative to the root folder."] = ".",
         glob: Annotated[str, "Which files, such as *.py or src/**/*.{js,ts}."] = "**/*",
     ) -> str:
         """Search files for a regular expression. Binary files, large files and .git are left out."""
-        root, name = await run_in_thread(lambda: _find_existing(workspace, path))
-        request = {"pattern": pattern, "place": str(root), "glob": glob, "seconds": seconds}
-        job = await run_job("file_search.py", msgspec.json.encode(request))
-        return _search_result(name, pattern, job, seconds)
+        workspace = await open_workspace(use)
+        location, descriptor = await run_in_thread(lambda: _open_searched(workspace, path))
+        request = SearchRequest(pattern, descriptor, glob, seconds, list(location.forbidden))
+        try:
+            job = await run_job("file_search.py", msgspec.json.encode(request), pass_fds=[descriptor])
+        finally:
+            os.close(descriptor)
+        return _search_result(location.name, pattern, job, seconds)
 
     return search_files.tool
 
 
-def _find_existing(workspace: Workspace, path: str) -> tuple[Path, str]:
-    found = workspace.resolve(path, allow_attachments=True)
-    name = workspace.display_path(found)
-    with translate_file_errors(name):
-        found.stat()
-    return found, name
+def _open_searched(workspace: Workspace, path: str) -> tuple[FileLocation, int]:
+    """Open what is to be searched: the program that searches it gets the descriptor, and no path."""
+    location = workspace.find(path, allow_attachments=True)
+    with translate_file_errors(location.name):
+        if stat.S_ISDIR(location.stat().st_mode):
+            return location, location.open(os.O_RDONLY | os.O_DIRECTORY)
+        with open_file(location) as file:
+            return location, os.dup(file.fileno())
 
 
 def _search_result(under: str, pattern: str, job: JobResult, seconds: float) -> str:

@@ -20,8 +20,11 @@ from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
 from perdure.tools.attachments import AttachmentFiles
+from perdure.tools.chat_folders import FindFolders
 from perdure.tools.file_contents import open_file
 from perdure.tools.function_tools import as_tool, tool
+from perdure.tools.openat2 import OpenBeneath, open_beneath
+from perdure.tools.threads import run_in_thread
 from perdure.tools.workspace import Workspace, translate_file_errors
 
 MAX_FILE_BYTES = 50_000_000  # what the platforms take
@@ -30,19 +33,26 @@ MAX_CAPTION_CHARACTERS = 900
 Caption = Annotated[str, Meta(max_length=MAX_CAPTION_CHARACTERS, description="Words to show with the file.")]
 
 
-def send_file_tool(root: Path, home: Path, max_total_bytes: int | None = None) -> Tool:
-    """The tool `send_file`, for files below a folder and for attachments, which have a limit together."""
-    workspace, attachments = Workspace(root, home), AttachmentFiles(home, max_total_bytes)
+def send_file_tool(
+    find_folders: FindFolders, home: Path, max_total_bytes: int | None = None, opener: OpenBeneath = open_beneath
+) -> Tool:
+    """The tool `send_file`, for files of a conversation and its attachments, which have a limit together."""
+    attachments = AttachmentFiles(home, max_total_bytes)
 
     @tool(effect=Effect.PURE)
-    def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
+    async def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
         """Send a file to the user, in this chat. It is sent as it is now, at most 50 MB."""
-        file = workspace.resolve(path, allow_attachments=True)
-        name = display_file_name(file.name)
-        with translate_file_errors(workspace.display_path(file)), open_file(file, name) as source:
-            sent = _copy_file(attachments, source, name, use.key, caption)
+        workspace = Workspace(await find_folders(use.session_key), home, opener)
+
+        def copy_file() -> SentFile:
+            location = workspace.find(path, allow_attachments=True)
+            name = display_file_name(location.path.name)
+            with translate_file_errors(location.name), open_file(location) as source:
+                return _copy_file(attachments, source, name, use.key, caption)
+
+        sent = await run_in_thread(copy_file)
         use.send_file(sent)
-        return texts.attachments.will_be_sent(name, sent.size)
+        return texts.attachments.will_be_sent(sent.name, sent.size)
 
     return as_tool(send_file)
 

@@ -18,7 +18,7 @@ from perdure.core.effects import Effect
 from perdure.core.tools import ApprovalGuard, Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, output_patterns
-from perdure.tools.chat_folders import FindFolders
+from perdure.tools.chat_folders import ChatFolders, FindFolders
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
     DEFAULT_TIMEOUTS,
@@ -95,17 +95,16 @@ def shell_tool(
         notify_on_complete: Annotated[bool, texts.prompts.SHELL_NOTIFY] = True,
         watch_patterns: Annotated[Sequence[str], texts.prompts.SHELL_WATCH] = (),
     ) -> str:
+        folders = await environment.folders(use.session_key)
         if background:
             limit = None if timeout is None else max(0.1, timeout)
-            spec = LaunchSpec(
-                command, str(environment.folders(use.session_key).workspace), environment.variables(), limit
-            )
+            spec = LaunchSpec(command, str(folders.workspace), environment.variables(), limit)
             wanted = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
             first = call_directory(environment.keepers, use.key)
             return await start_in_background(first, spec, use.key, records, *wanted, environment.status_timeouts)
         if watch_patterns:
             raise ToolFailed(texts.processes.WATCH_NEEDS_BACKGROUND)
-        spec = make_launch_spec(environment, use.session_key, command, timeout)
+        spec = make_launch_spec(environment, folders, command, timeout)
         directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
         status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
         return await result_text(directory, status, environment.status_timeouts)
@@ -160,11 +159,11 @@ async def _wait_for_end(
 
 
 def make_launch_spec(
-    environment: CommandEnvironment, session_key: str, command: str, timeout: float | None
+    environment: CommandEnvironment, folders: ChatFolders, command: str, timeout: float | None
 ) -> LaunchSpec:
     return LaunchSpec(
         command=command,
-        directory=str(environment.folders(session_key).workspace),
+        directory=str(folders.workspace),
         env=environment.variables(),
         timeout=environment.timeout if timeout is None else max(0.1, timeout),
         input=False,  # nothing could write to it

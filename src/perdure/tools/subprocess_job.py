@@ -11,6 +11,7 @@ import asyncio
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,11 +25,15 @@ class JobResult(Struct, frozen=True):
     timed_out: bool = False  # ended by the kernel after its time
 
 
-async def run_job(program: str, input_bytes: bytes, *arguments: str) -> JobResult:
-    """Run a program beside this module to its end; it is killed when the caller is cancelled."""
+async def run_job(program: str, input_bytes: bytes, *arguments: str, pass_fds: Sequence[int] = ()) -> JobResult:
+    """Run a program beside this module to its end; it is killed when the caller is cancelled.
+
+    It inherits the descriptors in `pass_fds`, under the same numbers.
+    """
     path = Path(__file__).with_name(program)
+    command = (sys.executable, "-ISWignore", str(path), *arguments)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-ISWignore", str(path), *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=pass_fds
     )
     try:
         output, errors = await process.communicate(input_bytes)

@@ -1,34 +1,104 @@
-"""Resolves paths of the file tools, and refuses those outside of their folder."""
+"""Finds the files that a model names, and opens them beneath the folder of their conversation and nowhere else.
+
+A path is resolved first, with every link, to say what is meant and whether that is inside. Then it is opened by
+descriptors without following any link, so that a link that somebody puts there meanwhile leads nowhere.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from msgspec import Struct
 
 from perdure.core import texts
 from perdure.errors import ToolFailed
-from perdure.tools.attachments import ATTACHMENTS_FOLDER
+from perdure.tools.chat_folders import ChatFolders
+from perdure.tools.openat2 import OpenBeneath, open_beneath
 
 # Calls of one step run side by side. Without a lock, two edits of one file would lose the first.
 _LOCKS = [threading.Lock() for _ in range(64)]
+_EXCHANGED = (errno.ELOOP, errno.EXDEV)  # a part of a path became a link after the path was resolved
+
+FileId = tuple[int, int]  # device and inode
+
+
+class FileLocation(Struct, frozen=True):
+    """Where a file or folder is: beneath a folder that the gateway trusts, by parts that are no links."""
+
+    root: Path
+    parts: tuple[str, ...]
+    name: str  # as a model may use it again
+    forbidden: frozenset[FileId] = frozenset()  # files of the gateway, whatever name they have
+    opener: OpenBeneath = open_beneath
+
+    @property
+    def path(self) -> Path:
+        return self.root.joinpath(*self.parts)
+
+    def open(self, flags: int) -> int:
+        """Open it without following any link; the caller closes the descriptor."""
+        return self._open(self.parts, flags)
+
+    def stat(self) -> os.stat_result:
+        """Its status, without opening it for reading: that alone has an effect on some devices."""
+        descriptor = self.open(os.O_PATH)
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def opened_parent(self) -> Iterator[int]:
+        """The descriptor of the folder that the file is in; the folder is made if it is not there."""
+        parents = self.parts[:-1]
+        try:
+            descriptor = self._open(parents, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            self._make_folders(parents)
+            descriptor = self._open(parents, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _make_folders(self, parts: Sequence[str]) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        for depth, part in enumerate(parts):
+            above = self._open(parts[:depth], os.O_PATH | os.O_DIRECTORY)
+            try:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=above)
+            finally:
+                os.close(above)
+
+    def _open(self, parts: Sequence[str], flags: int) -> int:
+        root = os.open(self.root, os.O_PATH | os.O_DIRECTORY)
+        try:
+            return self.opener(root, parts, flags)
+        finally:
+            os.close(root)
 
 
 class Workspace:
-    """A folder, and the files in it by the paths that a model uses."""
+    """The files of one conversation, by the paths that a model uses."""
 
-    def __init__(self, root: Path, home: Path | None = None) -> None:
-        """`home` has the attachments, which can be read by their paths."""
-        self._root = root.absolute()
-        self._attachments = home.absolute() / ATTACHMENTS_FOLDER if home is not None else None
+    def __init__(self, folders: ChatFolders, home: Path | None = None, opener: OpenBeneath = open_beneath) -> None:
+        """`home` is that of the gateway, whose own files are refused."""
+        self._root = folders.workspace.absolute()
+        self._attachments = [attachment.absolute() for attachment in folders.attachments]
+        self._home = home
+        self._opener = opener
 
-    def resolve(self, path: str, *, allow_attachments: bool = False) -> Path:
-        """The real path of a file, all links followed; `ToolFailed` if that is outside of the folder.
+    def find(self, path: str, *, allow_attachments: bool = False) -> FileLocation:
+        """Where a file is, all links followed; `ToolFailed` if that is outside of the folder.
 
-        With `allow_attachments` it may also be an attachment. The links are followed now: another program that
-        puts a link there before the file is used could still lead out of the folder, so only trusted programs may
-        write to it.
+        With `allow_attachments` it may also be an attachment of the conversation, by its path.
         """
         try:
             root = self._root.resolve()
@@ -36,29 +106,66 @@ class Workspace:
             resolved = (root / relative).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, no home, a zero byte
             raise ToolFailed(texts.file_tools.bad_path(path, error)) from error
-        if not resolved.is_relative_to(root) and not (allow_attachments and self._is_attachment(resolved)):
+        forbidden = self._gateway_files(root)
+        if allow_attachments and resolved in (each.resolve() for each in self._attachments):
+            return FileLocation(resolved.parent, (resolved.name,), _shown(resolved), opener=self._opener)
+        if not resolved.is_relative_to(root) or self._is_of_the_gateway(resolved, root):
             raise ToolFailed(texts.file_tools.outside_root(path, str(root)))
-        return resolved
+        return FileLocation(
+            root, resolved.relative_to(root).parts, self._name(resolved, root), forbidden, self._opener
+        )
 
-    def display_path(self, path: Path) -> str:
-        """A path as a model may use it again."""
-        root = self._root.resolve()
-        whole = root == Path(root.anchor) or not path.is_relative_to(root)
-        shown = path if whole else path.relative_to(root)
-        return str(shown).encode(errors="replace").decode()
+    def _name(self, path: Path, root: Path) -> str:
+        return _shown(path if root == Path(root.anchor) else path.relative_to(root))
 
-    def _is_attachment(self, path: Path) -> bool:
-        """Whether a path is an attachment itself; directories are refused, so that nobody can list the others."""
-        if self._attachments is None or not path.is_relative_to(self._attachments.resolve()):
-            return False
-        return len(path.relative_to(self._attachments.resolve()).parts) == 2
+    def _is_of_the_gateway(self, path: Path, root: Path) -> bool:
+        """Whether a path is in the gateway's home, while the folder is outside of it: a folder above the home."""
+        home = self._home.resolve() if self._home is not None else None
+        return home is not None and path.is_relative_to(home) and not root.is_relative_to(home)
+
+    def _gateway_files(self, root: Path) -> frozenset[FileId]:
+        """The gateway's files by number: token, database, configuration; and its home, if that is in the folder.
+
+        A second name for one of them, a hard link, can only be made by whoever reaches the file: nobody in a
+        sandbox, and without one somebody who could read the file anyway. But in a folder that has been used
+        without a sandbox such a name may have stayed. Other files with several names are fine: installers of
+        packages make them all the time.
+        """
+        if self._home is None:
+            return frozenset()
+        home = self._home.resolve()
+        with suppress(OSError), os.scandir(home) as entries:
+            files = {_file_id(entry.stat(follow_symlinks=False)) for entry in entries if _is_plain_file(entry)}
+            above = {_file_id(home.stat())} if home.is_relative_to(root) else set()
+            return frozenset(files | above)
+        return frozenset()
 
     @contextmanager
-    def locked(self, path: str) -> Iterator[Path]:
-        """The real path of a file, while no other call of this process changes it."""
-        file = self.resolve(path)
-        with _LOCKS[hash(file) % len(_LOCKS)], translate_file_errors(self.display_path(file)):
-            yield file
+    def locked(self, path: str) -> Iterator[FileLocation]:
+        """Where a file is, while no other call of this process changes it."""
+        location = self.find(path)
+        with _LOCKS[hash(location.path) % len(_LOCKS)], translate_file_errors(location.name):
+            yield location
+
+
+def _shown(path: Path) -> str:
+    return str(path).encode(errors="replace").decode()
+
+
+def _is_plain_file(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False)
+
+
+def _file_id(status: os.stat_result) -> FileId:
+    return status.st_dev, status.st_ino
+
+
+def refuse_forbidden(location: FileLocation, status: os.stat_result) -> None:
+    """Refuse an opened file that is no regular one, or that is the gateway's own."""
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolFailed(texts.file_tools.not_a_file(location.name))
+    if _file_id(status) in location.forbidden:
+        raise ToolFailed(texts.file_tools.gateway_file(location.name))
 
 
 @contextmanager
@@ -71,4 +178,6 @@ def translate_file_errors(name: str) -> Iterator[None]:
     except (FileExistsError, NotADirectoryError) as error:
         raise ToolFailed(texts.file_tools.parent_is_file(name)) from error
     except OSError as error:
+        if error.errno in _EXCHANGED:
+            raise ToolFailed(texts.file_tools.exchanged(name)) from error
         raise ToolFailed(texts.file_tools.unusable(name, error.strerror or str(error))) from error

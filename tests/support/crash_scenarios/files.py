@@ -5,7 +5,9 @@ from __future__ import annotations
 from perdure.core.journal import TurnView
 from perdure.platforms.api import Capabilities
 from perdure.store.api import Store
+from support.chat_folders import chat_workspace
 from support.crash_sweep import CrashScenario
+from support.recovery import key_of
 
 
 class FilesBothWays(CrashScenario):
@@ -17,8 +19,7 @@ class FilesBothWays(CrashScenario):
     can = Capabilities(idempotent_send=True, keeps_missed=True, files=True)
 
     def begin(self) -> None:
-        (self.home / "workspace").mkdir(parents=True)
-        (self.home / "workspace" / "plan.txt").write_text("a plan")
+        (chat_workspace(self.home, key_of(self.platform)) / "plan.txt").write_text("a plan")
         self.platform.write(self.writes[0], files=["a.txt", "b.txt"])
 
     def check(self, views: list[TurnView]) -> None:

@@ -27,7 +27,6 @@ from pydantic_ai.tools import ToolDefinition
 
 from perdure.agents.api import ModelRequest, PreviewCallback
 from perdure.agents.providers.completeness import incomplete_answer_error, response_with_end_mark, watch_streams
-from perdure.agents.providers.context_window import ModelWindow, WindowProbe
 from perdure.agents.providers.message_codec import (
     LoadedImage,
     load_images,
@@ -36,6 +35,7 @@ from perdure.agents.providers.message_codec import (
     visible_images,
 )
 from perdure.agents.providers.transport import ANSWER_LIMITS, open_client
+from perdure.agents.providers.window_probe import ModelWindow, WindowProbe
 from perdure.core import texts
 from perdure.core.context_window import ContextRefusal, KnownWindow, parse_refusal
 from perdure.core.journal import ModelAnswered

@@ -51,6 +51,10 @@ def session_to_erase(session: str, state: str, key: str, turns: int) -> str:
     return f"{session}  {state:9}  {key}  turns: {turns}"
 
 
+def folder_to_erase(folder: str) -> str:
+    return f"{folder}  the files of the chat, if it has no other session"
+
+
 def erased_session(session: str, key: str, counts: Mapping[str, int]) -> str:
     """What was removed with a session, by the noun of each kind."""
     plural = {"reply": "replies", "process": "processes"}

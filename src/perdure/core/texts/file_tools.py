@@ -35,6 +35,14 @@ def not_a_file(name: str) -> str:
     return f"`{name}` is not a file but a folder, a pipe or a device. Name a file."
 
 
+def gateway_file(name: str) -> str:
+    return f"`{name}` is a file of the gateway itself under another name, and cannot be used."
+
+
+def exchanged(name: str) -> str:
+    return f"A part of `{name}` became a link while it was being used, so it was not. Try again."
+
+
 def binary_file(name: str) -> str:
     return f"`{name}` is a binary file, so there is no text to show or edit."
 

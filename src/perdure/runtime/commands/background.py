@@ -1,4 +1,4 @@
-"""`/background`: work in a session of its own, whose answer comes to the chat that asked."""
+"""`/background`: begins, lists and commands background sessions, whose answers come to the chat that asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BACKGROUND_USAGE = "/background [TEXT | stop N]"
 
 
 class BackgroundCommand:
-    """Begins work, lists it, and lets the other commands reach it by its number."""
+    """Begins background sessions, lists them, and passes commands on to the session of a number."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class BackgroundCommand:
         self._run_by_name = run_by_name
 
     async def run(self, command: ChatCommand, arguments: str) -> None:
-        aim = read_background_request(arguments)
-        if aim is not None:
-            await self._run_on_session(command, aim)
+        request = read_background_request(arguments)
+        if request is not None:
+            await self._run_on_session(command, request)
         elif is_background_verb(arguments):
             await self._answer(command, texts.chat_commands.usage(BACKGROUND_USAGE, arguments))
         elif arguments:
@@ -52,9 +52,9 @@ class BackgroundCommand:
             )
 
     async def status_lines(self, key: str) -> list[str]:
-        """What is going on in the background of a chat."""
+        """Return the lines of `/status` about the unfinished background sessions of a chat."""
         going = await self._store.background_sessions.unfinished(key)
-        return [texts.background.status_line(work.number, TURN_STATES[work.state], work.text) for work in going]
+        return [texts.background.status_line(one.number, TURN_STATES[one.state], one.text) for one in going]
 
     async def _begin_session(self, command: ChatCommand, text: str) -> None:
         now, files = self._clock(), command.attachments
@@ -69,17 +69,17 @@ class BackgroundCommand:
             texts.background.too_many(self._max_sessions) if number is None else texts.background.started(number)
         )
 
-    async def _run_on_session(self, command: ChatCommand, aim: BackgroundRequest) -> None:
-        """Carry out a command on a work. What comes of it is answered in the chat."""
-        key = background_session_key(command.key, aim.number)
+    async def _run_on_session(self, command: ChatCommand, request: BackgroundRequest) -> None:
+        """Carry out a command on the background session of a number; the chat gets the answer."""
+        key = background_session_key(command.key, request.number)
         if not await self._store.background_sessions.exists(key):
-            await self._answer(command, texts.background.unknown(aim.number))
+            await self._answer(command, texts.background.unknown(request.number))
             return
         there = replace(command, key=key, bound=None, position=MAX_POSITION)
-        if aim.verb == "answer":
-            await self._answer_question(there, aim.argument)
+        if request.verb == "answer":
+            await self._answer_question(there, request.argument)
         else:
-            await self._run_by_name(there, aim.verb, "all" if aim.verb == "stop" else aim.argument)
+            await self._run_by_name(there, request.verb, "all" if request.verb == "stop" else request.argument)
         self._wakeups.wake_runner(key)
 
     async def _answer_question(self, command: ChatCommand, text: str) -> None:

@@ -1,4 +1,4 @@
-"""`/goal`: what a session works towards by itself. That it goes on is seen by whoever claims its next turn."""
+"""`/goal`: sets, shows and ends the goal of a session. Whoever claims the next turn sees that the goal goes on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GoalCommand:
         )
 
     async def status_lines(self, key: str) -> list[str]:
-        """What `/status` tells of a goal that may go on."""
+        """Return the line of `/status` about an active goal."""
         goal = await self._store.goals.of_key(key)
         return [_goal_line(goal)] if goal is not None and goal.state is GoalState.ACTIVE else []
 

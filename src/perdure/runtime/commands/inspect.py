@@ -16,7 +16,7 @@ StatusLines = Callable[[str], Awaitable[list[str]]]  # lines of `/status` about 
 
 
 class InspectCommands:
-    """Answers what a person asks about the chat and the gateway."""
+    """Answers questions of people about the chat and the gateway."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class InspectCommands:
         )
 
     async def _processes(self, key: str) -> list[str]:
-        """The commands that go on in the background here."""
+        """Return a line for each live background process of a chat."""
         live = await self._store.processes.live(key)
         return [
             texts.processes.status_line(one.id, one.command, texts.processes.state_words(one.state, None, None))

@@ -1,4 +1,4 @@
-"""`/queue` and `/steer`: the queue of a conversation."""
+"""`/queue` and `/steer`: show and switch the queue mode of a chat, or queue one text in a mode of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.store.queue import QueuedCommand, convert_to_message, switch_mode
 
 
 class QueueCommand:
-    """Shows and switches the mode of a chat, and puts words into its queue in a manner of their own."""
+    """Shows and switches the queue mode of a chat, and queues a text in a mode of its own."""
 
     def __init__(self, run: GatewayRun, runner: TurnRunner, rules: QueueRules) -> None:
         self._store = run.store
@@ -40,7 +40,7 @@ class QueueCommand:
             await self._answer(command, texts.queue.STEER_TEXT_MISSING)
 
     async def status_lines(self, key: str) -> list[str]:
-        """What `/status` tells, where the mode is not the usual one; how many wait is told anyway."""
+        """Return the line of `/status` about a queue mode other than `queue`."""
         mode = await self._store.queue.mode(key, self._rules.mode)
         return [texts.queue.mode_line(mode)] if mode != "queue" else []
 

@@ -11,7 +11,7 @@ from perdure.store import answers, session_verbs
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.undo import UndoResult, retry_turn, undo_turn
 
-_TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does not
+TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does not
 
 
 class SessionCommands:
@@ -49,7 +49,7 @@ class SessionCommands:
 
     async def resume(self, command: ChatCommand, arguments: str) -> None:
         request = Inbound(command.address, f"{command.message}.wish", command.sender, "")
-        names_turn = arguments.startswith(_TURN_ID_PREFIX)
+        names_turn = arguments.startswith(TURN_ID_PREFIX)
         resume = session_verbs.resume(
             command.key,
             self._run,
@@ -62,7 +62,7 @@ class SessionCommands:
         )
 
     async def drop(self, command: ChatCommand, arguments: str) -> None:
-        if arguments and not arguments.startswith(_TURN_ID_PREFIX):
+        if arguments and not arguments.startswith(TURN_ID_PREFIX):
             await self._commands.answer(command, texts.chat_commands.usage("/drop [ID]", arguments), self._clock())
             return
         drop = session_verbs.drop(command.key, bound=arguments or _target_turn(command))
@@ -103,7 +103,7 @@ class ApprovalCommands:
         await self._decide(command, arguments, "/deny [ID]", approve=False)
 
     async def _decide(self, command: ChatCommand, approval: str, usage: str, *, approve: bool) -> None:
-        if approval and not approval.startswith(_TURN_ID_PREFIX):
+        if approval and not approval.startswith(TURN_ID_PREFIX):
             await self._commands.answer(command, texts.chat_commands.usage(usage, approval), self._clock())
             return
         decide = answers.decide_approval(

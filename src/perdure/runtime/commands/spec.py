@@ -1,4 +1,4 @@
-"""What a slash command is, and what commands may ask of the gateway."""
+"""The description of a slash command, and the interface of the gateway to its commands."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class CommandSpec(Struct, frozen=True):
 
 
 class GatewayControl(Protocol):
-    """What commands may ask of the gateway itself."""
+    """The part of the gateway that commands use."""
 
     @property
     def stopping(self) -> InterruptionReason | None:
-        """What an orderly stop under way marks turns with; None: there is none under way."""
+        """The reason with which an orderly stop marks turns; None: no stop is under way."""
 
     def describe(self) -> list[str]:
-        """The gateway's situation, one sentence a line."""
+        """Return the state of the gateway, one sentence a line."""
 
     def restart(self) -> bool:
         """Ask for a restart. False: a stop or restart is under way already."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.config import Settings
 from perdure.errors import PerdureError
-from perdure.testing.drill.audit import Audit
+from perdure.testing.drill.findings import Audit
 from perdure.testing.drill.gateway_spawner import (
     DrilledGateway,
     GatewayLaunchSpec,

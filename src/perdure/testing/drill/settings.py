@@ -42,5 +42,6 @@ def drill_settings(settings: Settings, home: Path) -> Settings:
         ),
         retention=ours.retention,  # erased rows could not be counted
         agent=replace(settings.agent, tools=ours.agent.tools, entrypoint=None),
-        tools=replace(settings.tools, directory=None, load=[], mcp={}, env=ours.tools.env),
+        # The commands of all chats leave their traces in one file.
+        tools=replace(settings.tools, workspaces="shared", directory=None, load=[], mcp={}, env=ours.tools.env),
     )

@@ -23,4 +23,5 @@ def upgrade() -> None:
     for table, columns in COLUMNS.items():
         for column in columns:
             op.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    op.execute("CREATE INDEX sessions_newer ON sessions (key) WHERE entry_version IS NOT NULL")
     op.execute(SERVICES)
