@@ -74,6 +74,12 @@ class BadPerson(PerdureError):
     """A text names no person, or no role that one may have."""
 
 
+class BadLogin(PerdureError):
+    """A login cannot have that name, person, scope or end."""
+
+    exit_code = 2
+
+
 class TooManyTries(PerdureError):
     """So many wrong codes were tried that none is taken for a while."""
 

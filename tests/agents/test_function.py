@@ -28,6 +28,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery.tail import Tail, tail_of
+from perdure.core.roles import ToolRights
 from perdure.core.session import CancelReason
 from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepFailed, StoreBroken, TurnWaits
 from perdure.testing import Crash, RecordingTurn
@@ -522,3 +523,16 @@ async def test_function_cannot_end_the_process() -> None:
 def test_agent_must_be_an_async_function() -> None:
     with pytest.raises(ConfigurationError, match="is not an async function"):
         FunctionAgent(lambda context: context.message)  # type: ignore[arg-type, return-value]
+
+
+async def test_function_can_ask_for_whom_it_works(world: World) -> None:
+    async def answer(context: StepContext) -> str:
+        rights = await context.tool_rights()
+        if rights.allows("pay"):
+            await context.step("pay", world.note, 5)
+        return rights.role or "nobody"
+
+    turn = RecordingTurn()
+    turn.rights = ToolRights("guest", ("look",), "ann")
+    assert (await run(answer, turn)).text == "guest"
+    assert world.seen == []

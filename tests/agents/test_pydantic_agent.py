@@ -42,6 +42,7 @@ from perdure.core import texts
 from perdure.core.conversation import build_conversation
 from perdure.core.journal import Entry, ModelAnswered, ModelAsked, TokenUsage, ToolCall, ToolEnded, TurnView
 from perdure.core.recovery.tail import Tail, tail_of
+from perdure.core.roles import ToolRights
 from perdure.errors import ConfigurationError, ModelError, StoreBroken, TurnWaits
 from perdure.testing import Crash, LocalProvider, RecordingTurn
 from perdure.testing.providers import Says, Wish
@@ -317,6 +318,25 @@ async def test_b64_calls_that_the_library_refuses_have_their_results_on_record()
         ("add", "ok"),
     ]
     assert "Unknown tool name: 'nothing'" in results(turn)[2][2]
+
+
+async def test_b105_tool_that_is_not_for_this_turn_is_refused_by_its_name() -> None:
+    ran: list[str] = []
+
+    async def look() -> str:
+        ran.append("look")
+        return "seen"
+
+    async def touch() -> str:
+        ran.append("touch")
+        return "touched"
+
+    script = Script(wish("look", "touch"), say())
+    turn = RecordingTurn()
+    turn.rights = ToolRights("guest", ("look",), "ann")
+    await finish(PydanticAgent(pydantic_ai.Agent(script.model, tools=[look, touch])), turn)
+    refused = texts.tool_calls.not_permitted("touch", "guest")
+    assert (ran, sorted(results(turn))) == (["look"], [("look", "ok", "seen"), ("touch", "error", refused)])
 
 
 async def test_tool_that_asks_for_another_try_counts_its_tries_also_after_a_crash() -> None:

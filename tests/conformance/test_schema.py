@@ -49,6 +49,16 @@ OUTBOX = {
     "updated_at": 1,
 }
 PERSON = {"platform": "web", "person": "p", "name": "", "role": "guest", "added_at": 1}
+LOGIN: dict[str, Any] = {
+    "id": "lo",
+    "kind": "token",
+    "name": "phone",
+    "digest": "d",
+    "person": "p",
+    "person_name": "",
+    "scopes": "read",
+    "created_at": 1,
+}
 PAIRING: dict[str, Any] = {
     "id": "pr",
     "platform": "web",
@@ -105,6 +115,8 @@ async def test_rows_that_break_no_rule_are_taken(gateway: StoreGateway) -> None:
         ("people", PERSON | {"chat": "c"}),
         ("pairings", PAIRING),
         ("pair_tries", {"id": "try", "at": 1}),
+        ("logins", LOGIN),
+        ("logins", LOGIN | {"id": "co", "kind": "cookie", "digest": "e", "token": "lo"}),
         ("turns", turn_row(turn)),
         ("attachments", attachment(inbox.inbox)),
         ("processes", process(turn)),
@@ -135,6 +147,10 @@ async def test_rows_that_break_no_rule_are_taken(gateway: StoreGateway) -> None:
         pytest.param("outbox", OUTBOX | {"position": 3}, id="reply with a place that was not sent"),
         pytest.param("outbox", OUTBOX | {"turn": "t_unknown"}, id="reply of an unknown turn"),
         pytest.param("people", PERSON | {"role": "king"}, id="person in an unknown role"),
+        pytest.param("logins", LOGIN | {"kind": "ring"}, id="login of an unknown kind"),
+        pytest.param("logins", LOGIN | {"digest": None}, id="login without a digest"),
+        pytest.param("logins", LOGIN | {"kind": "cookie", "token": "lo_unknown"}, id="cookie of an unknown token"),
+        pytest.param("logins", LOGIN | {"token": "lo"}, id="token of a token"),
         pytest.param(
             "leases",
             {"key": "k", "run": "run_unknown", "epoch": 1, "generation": 0, "position": 0},
@@ -215,6 +231,7 @@ async def test_database_refuses_what_must_be_there_once(gateway: StoreGateway) -
         ("outbox", OUTBOX),
         ("people", PERSON),
         ("pairings", PAIRING),
+        ("logins", LOGIN),
         ("attachments", attachment(cause.inbox)),
         ("processes", process(turn)),
     ]

@@ -16,8 +16,9 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import SECTIONS, SETTINGS_BY_KEY, load_settings
+from perdure.core.logins import SCOPE_MEANINGS
 from perdure.core.recovery.decision import InterruptionReason, RecoveryChoice
-from perdure.core.roles import RIGHT_MEANINGS, Role, has_right
+from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, RIGHT_MEANINGS, Role, ToolRights, has_right
 from perdure.core.turn import FINAL_STATES, INITIAL_STATE, TURN_MOVES
 from perdure.settings import DURATION_EXPECTED
 from perdure.web.api.metrics import METRIC_FAMILIES
@@ -73,13 +74,43 @@ def roles() -> str:
     return "\n".join(lines)
 
 
+KINDS_OF_TOOLS = {
+    "ask back: `clarify`": ["clarify"],
+    "run commands: `shell`, `process`": ["shell", "process"],
+    "use files: `read_file`, `write_file`, `edit_file`, `search_files`, `send_file`": [
+        *("read_file", "write_file", "edit_file", "search_files", "send_file"),
+    ],
+    "read the web: `fetch_url`": ["fetch_url"],
+    "use tools of MCP servers, of packages and your own": ["files_list", "any_other_name"],
+}
+
+
+def tools_by_role() -> str:
+    """Which kind of tool is for whom by default."""
+    shown: list[Role] = ["guest", "member", "owner"]
+    rights = [ToolRights(role, tuple(DEFAULT_TOOLS_BY_ROLE[role])) for role in shown]
+    lines = ["| the agent may, in a turn of | a guest | a member | an owner |", f"|---|{'---|' * len(shown)}"]
+    for kind, names in KINDS_OF_TOOLS.items():
+        cells = ["yes" if all(map(each.allows, names)) else "" for each in rights]
+        assert all(cell or not any(map(each.allows, names)) for cell, each in zip(cells, rights, strict=True))
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def routes() -> str:
     """What can be asked over HTTP."""
     words = {"api": "yes", "page": "page", "no": "no"}
     lines = [
-        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.summary} |" for row in all_api_calls()
+        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.scope or ''} | {row.summary} |"
+        for row in all_api_calls()
     ]
-    return "\n".join(["| call | login | answer |", "|---|---|---|", *lines])
+    return "\n".join(["| call | login | scope | answer |", "|---|---|---|---|", *lines])
+
+
+def scopes() -> str:
+    """What each scope of a login is for."""
+    lines = [f"| `{scope}` | {meaning} |" for scope, meaning in SCOPE_MEANINGS.items()]
+    return "\n".join(["| scope | what it lets a login do |", "|---|---|", *lines])
 
 
 def metrics() -> str:
@@ -114,7 +145,9 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("docs/modules.md", "modules", module_list),
     ("docs/promises.md", "counts", counts),
     ("docs/people.md", "roles", roles),
+    ("docs/people.md", "tools", tools_by_role),
     ("docs/http.md", "calls", routes),
+    ("docs/http.md", "scopes", scopes),
     ("docs/operations.md", "metrics", metrics),
 ]
 

@@ -69,7 +69,7 @@ async def test_b66_call_is_approved_over_http_once(home: Path) -> None:
         assert moves == ["claimed", "asked", "answered", "claimed", "finished"]
     started = (await journalled(home)).calls["c1.1"].started
     assert started is not None
-    assert started.approved_by == "operator"
+    assert started.approved_by == "owner"
     assert ShellCommands(home).runs() == 1
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.logins import add_login
 from support.ports import free_port
 from support.waiting import wait_for
 
@@ -173,6 +174,20 @@ def test_chat_ends_when_a_message_is_too_long(process: GatewayProcess, name: str
     is_told(chat(process.environment(), name, f"{'x' * (1 << 20)}\n"), 1, "larger than", "hint:")
 
 
+def with_login(process: GatewayProcess, home: Path, scopes: str) -> dict[str, str]:
+    """The environment of somebody elsewhere, who was given a login of the gateway."""
+    home.mkdir()
+    (home / "token").write_text(add_login(process, home.name, scopes))
+    return GatewayProcess(home, WEB__PORT=str(process.port)).environment()
+
+
+def test_b107_chat_with_a_login_that_may_not_approve_is_told_so(
+    process: GatewayProcess, name: str, tmp_path: Path
+) -> None:
+    environment = with_login(process, tmp_path / "piped", "read,chat")
+    is_told(chat(environment, name, "/approve\n"), 1, "lacks the scope `approve`", "hint:")
+
+
 # ── in a terminal ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -268,6 +283,19 @@ def test_conversation_goes_back_and_forth_until_ctrl_d(terminal: Terminal) -> No
     terminal.types("\x04")
     assert terminal.ends() == 0, "a person who leaves does not wait for answers, and knows what failed"
     terminal.shows(*seen, "you> ", "")  # the shell's prompt begins a new line
+
+
+def test_b107_person_who_may_not_approve_is_told_so_and_goes_on(
+    process: GatewayProcess, name: str, tmp_path: Path
+) -> None:
+    terminal = Terminal(with_login(process, tmp_path / "typing", "read,chat"), name)
+    try:
+        terminal.shows("you> ")
+        terminal.types("/approve\nsay: still here\n")
+        wait_for("it goes on", lambda: terminal.screen[-2:] == ["still here", "you> "])
+        assert any("lacks the scope `approve`" in line for line in terminal.screen)
+    finally:
+        terminal.close()
 
 
 def test_prompt_stands_once_behind_the_answers_when_lines_are_pasted(terminal: Terminal) -> None:

@@ -161,7 +161,7 @@ async def test_b102_member_who_became_a_guest_meanwhile_cannot_touch_the_shared_
 
 
 async def test_b102_guest_has_a_conversation_of_their_own_and_ends_only_that(tmp_path: Path) -> None:
-    house = PairingScenario(tmp_path, "b")
+    house = PairingScenario(tmp_path, "b", TOOLS__BY_ROLE='{"guest": ["step"]}')
     async with house.serving() as here:
         await people(here)
         for person in ("ann", "gus"):

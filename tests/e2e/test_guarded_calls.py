@@ -57,7 +57,7 @@ async def test_b66_two_guarded_calls_are_asked_for_one_after_the_other(home: Pat
 
 async def test_calls_that_need_no_word_are_done_before_it_is_asked_for_the_others(home: Path) -> None:
     calls = [Wish("shell", {"command": "echo ran >> runs"}), Wish("write_file", {"path": "a", "content": "b"})]
-    async with wishing(home, *calls, TOOLS__APPROVALS="all") as (scenario, provider):
+    async with wishing(home, *calls, TOOLS__APPROVALS="off", TOOLS__ASK="shell") as (scenario, provider):
         async with scenario.serving():
             approve, _ = await scenario.ask("go")
             assert (scenario.commands.workspace / "a").read_text() == "b"

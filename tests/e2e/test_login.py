@@ -139,15 +139,12 @@ def test_b108_right_token_is_accepted_however_many_wrong_ones_came(process: Gate
 
 def forged(cookie: str) -> dict[str, str]:
     """Cookies that nobody gave out, by what is wrong with them."""
-    second, _, seal = cookie.partition(".")
     return {
         "nothing": "",
-        "the seal alone": seal,
-        "of a later second": f"{int(second) + 1}.{seal}",
-        "of an earlier second": f"{int(second) - 1}.{seal}",
-        "written in another way": f"0{cookie}",
-        "with another seal": f"{second}.{seal[:-1]}{'0' if seal[-1] != '0' else '1'}",
-        "without end": "9" * 4000 + f".{seal}",
+        "a part of it": cookie[:-1],
+        "with another letter": f"{cookie[:-1]}{'A' if cookie[-1] != 'A' else 'B'}",
+        "longer": f"{cookie}A",
+        "without end": cookie * 100,
         "no text": "é\x80",
     }
 

@@ -26,7 +26,9 @@ JSON = "application/json"
 def all_api_calls() -> list[RouteSpec]:
     """Return all calls of a gateway with the default settings."""
     gateway = Gateway(load_settings(Path("/nowhere"), {}))
-    return [each for each, _ in collect_routes(*route_providers(gateway, Authenticator("token", HostNames())))]
+    return [
+        each for each, _ in collect_routes(*route_providers(gateway, Authenticator(gateway, "token", HostNames())))
+    ]
 
 
 @cache

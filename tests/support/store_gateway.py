@@ -57,6 +57,7 @@ TABLES = (
     "people",
     "pairings",
     "pair_tries",
+    "logins",
     "processes",
     "erased",
 )

@@ -34,6 +34,7 @@ from perdure.core.journal import (
     TurnView,
 )
 from perdure.core.messages import Attachment
+from perdure.core.roles import ToolRights
 from perdure.core.tools import Tool, Use
 from perdure.errors import ModelError, StoreBroken, TurnMoved, TurnWaits
 from support.journals import (
@@ -80,6 +81,7 @@ class Notebook:
     ) -> None:
         self.turn, self.key = "t1", "agent:main:test:dm:ann"
         self.shows = False
+        self.rights = ToolRights("owner", ("*",), "ann")
         self.view = turn_view_of(*entries)
         self.history = history
         self.diary = [] if diary is None else diary
@@ -89,6 +91,9 @@ class Notebook:
     @property
     def entries(self) -> list[Entry]:
         return [record.entry for record in self.view.records]
+
+    async def tool_rights(self) -> ToolRights:
+        return self.rights
 
     async def append(self, *entries: Entry) -> None:
         dies = any(map(self._dies, entries))

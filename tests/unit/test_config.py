@@ -43,9 +43,11 @@ DEFAULTS = {
     "tools.mcp": "{}",
     "tools.env": '["PATH", "HOME", "LANG"]',
     "tools.approvals": "dangerous",
+    "tools.ask": "[]",
     "tools.dangerous": "[]",
     "tools.safe": "[]",
     "tools.approval_expires": "24h",
+    "tools.by_role": '{ "owner" = ["*"], "member" = ["*"], "guest" = ["clarify"] }',
     "tools.private_addresses": "false",
     "tools.result_limit": "30000",
     "tools.timeout": "10m",
@@ -84,6 +86,7 @@ DEFAULTS = {
     "platforms.web.model": "none",
     "platforms.web.system_prompt": "none",
     "platforms.web.tools": "none",
+    "platforms.web.tools_by_role": "{}",
     "platforms.web.recovery_chats": "{}",
     "platforms.telegram.enabled": "true",
     "platforms.telegram.allow": "[]",
@@ -93,6 +96,7 @@ DEFAULTS = {
     "platforms.telegram.model": "none",
     "platforms.telegram.system_prompt": "none",
     "platforms.telegram.tools": "none",
+    "platforms.telegram.tools_by_role": "{}",
     "platforms.telegram.recovery_chats": "{}",
     "platforms.telegram.token": "none",
     "platforms.telegram.webhook": "none",
@@ -385,6 +389,7 @@ COUNT = "a whole number from 1 to 1000000000"
 POLICY = 'one of "ask", "auto", "off"'
 POLICIES = f"a table in which each value is {POLICY}"
 PEOPLE = "a list of texts"
+TOOLS_BY_ROLE = "a table of `owner`, `member` and `guest`, or some of them, each a list of names of tools"
 TRUTH = "true or false"
 SECTIONS = (
     "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, attachments, drain, "
@@ -405,6 +410,7 @@ EXAMPLES = {
     "model.api_key": 'api_key = "sk-…"',
     "tools.load": 'load = ["my_tools:send_invoice"]',
     "tools.mcp": 'mcp = { "files" = { "command" = ["my-mcp-server", "--stdio"] } }',
+    "tools.by_role": 'by_role = { "guest" = ["clarify", "fetch_url"] }',
     "session.daily": 'daily = "04:00"',
     "drain.deadline": 'deadline = "20s"',
     "drain.teardown": 'teardown = "20s"',
@@ -483,6 +489,13 @@ EXAMPLES = {
         pytest.param("platforms.web.allow", "{ann = true}", PEOPLE, "a table", id="a table of people"),
         pytest.param(
             "platforms.web.allow", "[['hunter2']]", PEOPLE, "a list with a list in it", id="a list of lists"
+        ),
+        pytest.param(
+            "tools.by_role",
+            "{stranger = ['*']}",
+            TOOLS_BY_ROLE,
+            'a table with "stranger" = a list in it',
+            id="a role that is none",
         ),
         pytest.param("platforms.web.recovery_chats", '"off"', POLICIES, '"off"', id="a word for a table"),
         pytest.param("platforms.web.recovery_chats", "['12']", POLICIES, "a list", id="a list for a table"),
@@ -612,7 +625,8 @@ def test_remedy_is_accepted_when_it_is_followed_in_the_environment(key: str, tmp
             "[platforms.web]\nzzz = 1",
             "platforms.web.zzz: unknown key. Remove it; this section has: platforms.web.enabled, "
             "platforms.web.allow, platforms.web.allow_chats, platforms.web.recovery, platforms.web.banner, "
-            "platforms.web.model, platforms.web.system_prompt, platforms.web.tools, platforms.web.recovery_chats.",
+            "platforms.web.model, platforms.web.system_prompt, platforms.web.tools, platforms.web.tools_by_role, "
+            "platforms.web.recovery_chats.",
             id="a key like no other in a platform",
         ),
         pytest.param(
@@ -767,7 +781,7 @@ def test_unknown_or_misplaced_entry_is_told_with_what_was_meant(toml: str, told:
             "PERDURE_PLATFORMS__WEB__ALLOW, PERDURE_PLATFORMS__WEB__ALLOW_CHATS, "
             "PERDURE_PLATFORMS__WEB__RECOVERY, PERDURE_PLATFORMS__WEB__BANNER, PERDURE_PLATFORMS__WEB__MODEL, "
             "PERDURE_PLATFORMS__WEB__SYSTEM_PROMPT, PERDURE_PLATFORMS__WEB__TOOLS, "
-            "PERDURE_PLATFORMS__WEB__RECOVERY_CHATS.",
+            "PERDURE_PLATFORMS__WEB__TOOLS_BY_ROLE, PERDURE_PLATFORMS__WEB__RECOVERY_CHATS.",
             id="a variable for a section",
         ),
         pytest.param(

@@ -6,6 +6,7 @@ Drives `core/queue`.
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.core.queue import (
@@ -58,6 +59,21 @@ def test_only_what_interrupts_ends_a_turn_and_only_one_that_runs(mode: QueueMode
 )
 def test_messages_that_belong_together_make_up_one_turn(words: list[str], turn: str) -> None:
     assert "".join(each.id for each in messages_of_next_turn(waiting(*words))) == turn
+
+
+@pytest.mark.parametrize(
+    ("words", "turn"),
+    [
+        pytest.param(
+            ["collect"] * 4, "01", id="what comes behind them waits too, or it would be read before them"
+        ),
+        pytest.param(["queue/x"] * 4, "013", id="of an album, they are left out"),
+    ],
+)
+def test_b105_words_of_somebody_who_may_not_join_begin_the_next_turn(words: list[str], turn: str) -> None:
+    messages = waiting(*words)
+    messages[2] = replace(messages[2], may_join=False)
+    assert "".join(each.id for each in messages_of_next_turn(messages)) == turn
 
 
 @pytest.mark.parametrize("word", ["queue", "steer", "interrupt", "none"])

@@ -10,12 +10,15 @@ import pytest
 from perdure.core import texts
 from perdure.core.roles import (
     ALL_RIGHTS,
+    DEFAULT_TOOLS_BY_ROLE,
     RIGHT_MEANINGS,
     RIGHTS_BY_ROLE,
     ROLES,
     AllowLists,
     Right,
     Role,
+    ToolRights,
+    has_fewer_rights,
     has_right,
 )
 from perdure.store.pairings import CODE_ALPHABET, code_digest, new_code
@@ -43,6 +46,51 @@ def test_every_role_and_right_is_explained() -> None:
     assert set(RIGHTS_BY_ROLE) == set(ROLES) == set(texts.people.ROLE_RIGHTS)
     assert set(RIGHT_MEANINGS) == set(ALL_RIGHTS)
     assert RIGHTS_BY_ROLE["guest"] < RIGHTS_BY_ROLE["member"] < RIGHTS_BY_ROLE["owner"]
+
+
+@pytest.mark.parametrize(
+    ("role", "than", "tools", "fewer"),
+    [
+        pytest.param("guest", "owner", {}, True, id="a guest against an owner"),
+        pytest.param("guest", "member", {}, True, id="a guest against a member"),
+        pytest.param("guest", "guest", {}, False, id="two guests"),
+        pytest.param("member", "owner", {}, False, id="a member has the tools of an owner"),
+        pytest.param("owner", "guest", {}, False, id="an owner has more"),
+        pytest.param("guest", "member", {"guest": ["*"]}, True, id="a guest with all tools is a guest"),
+        pytest.param("member", "owner", {"member": ["shell"]}, True, id="a member with one tool"),
+        pytest.param(
+            "member", "guest", {"member": ["shell"]}, True, id="a member without a tool that guests have"
+        ),
+        pytest.param("owner", "member", {"owner": ["clarify"]}, True, id="an owner with one tool"),
+        pytest.param(
+            "member",
+            "owner",
+            {"member": ["*_file", "x"], "owner": ["read_file", "x"]},
+            False,
+            id="covered by a star",
+        ),
+        pytest.param("member", "owner", {"member": ["f*"], "owner": ["files_*"]}, False, id="one star in another"),
+        pytest.param("member", "owner", {"member": ["a?"], "owner": ["a*"]}, True, id="a letter against any"),
+        pytest.param(
+            "member", "owner", {"member": ["*]x"], "owner": ["[ab]x"]}, True, id="a bracket is no letter"
+        ),
+        pytest.param("member", "owner", {"member": ["[ab]x"], "owner": ["[ab]x"]}, False, id="the same brackets"),
+        pytest.param(None, "guest", {}, True, id="a stranger"),
+        pytest.param("guest", None, {}, False, id="nobody has less than somebody who was removed"),
+        pytest.param(None, None, {}, False, id="two strangers"),
+    ],
+)
+def test_b105_who_has_fewer_rights(
+    role: Role | None, than: Role | None, tools: dict[Role, list[str]], fewer: bool
+) -> None:
+    assert has_fewer_rights(role, than, DEFAULT_TOOLS_BY_ROLE | tools) is fewer
+
+
+def test_b105_tools_of_a_role_are_patterns() -> None:
+    rights = ToolRights("guest", ("clarify", "files_*"))
+    allowed = [name for name in ("clarify", "Clarify", "files_list", "files", "shell") if rights.allows(name)]
+    assert allowed == ["clarify", "files_list"]
+    assert not ToolRights(None).allows("clarify")
 
 
 LISTS = AllowLists(frozenset({"ann"}), {"7": frozenset({"bob"}), "8": frozenset({"*"})}, everybody=False)

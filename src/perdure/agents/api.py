@@ -10,6 +10,7 @@ from msgspec import Struct
 from perdure.core.conversation import Message
 from perdure.core.journal import Entry, ModelAnswered, TurnView
 from perdure.core.messages import Attachment
+from perdure.core.roles import ToolRights
 from perdure.core.tools import Tool
 
 
@@ -38,6 +39,12 @@ class TurnContext(Protocol):
     @property
     def history(self) -> Sequence[TurnView]:
         """The earlier turns of the session."""
+
+    async def tool_rights(self) -> ToolRights:
+        """The tools that the turn may use now, by the right of the person whose words began it.
+
+        It may change while the turn runs: ask before every call. The built-in agent and agents of pydantic-ai do.
+        """
 
     async def append(self, *entries: Entry) -> None:
         """Journal facts.

@@ -12,6 +12,7 @@ from perdure.agents.api import Model, ModelRequest, PreviewCallback, Reply, Turn
 from perdure.agents.compaction import Compactor, fills_window
 from perdure.agents.providers.retries import ask_with_retries
 from perdure.agents.tool_calls import ToolCallRunner
+from perdure.agents.tool_permission import offered_tools
 from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.compaction import measure_instructions
@@ -94,7 +95,8 @@ class BuiltinAgent:
                 case RunCalls(calls):
                     await self._run_calls(context, calls, tools)
                 case AskModel(step):
-                    reply = await self._ask_model(context, step, tools)
+                    offered = offered_tools(context, await context.tool_rights(), tools)
+                    reply = await self._ask_model(context, step, offered)
                     if reply is not None:
                         return reply
 
@@ -178,7 +180,8 @@ class BuiltinAgent:
             max_result_chars=self._bounds.max_result_chars,
             timeout=self._bounds.call_timeout_seconds,
         )
-        questions = [call for call in calls if runner.needs_person(call)]
+        rights = await context.tool_rights()
+        questions = [call for call in calls if runner.needs_person(call, rights)]
         if len(questions) == len(calls):
             await runner.ask_person(questions[0])
             return

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Mapping
 
 from perdure.agents.api import TurnContext
+from perdure.agents.tool_permission import refusal
 from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import CallProgress, ObservedExit, ToolEnded, ToolOutcome, ToolStarted, is_approval
 from perdure.core.messages import SentFile
+from perdure.core.roles import ToolRights
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
 
@@ -50,14 +52,18 @@ class ToolCallRunner:
         self._max_result_chars = max_result_chars  # of one result that the model reads
         self._timeout = timeout
 
-    def needs_person(self, call: CallProgress) -> bool:
+    def needs_person(self, call: CallProgress, rights: ToolRights) -> bool:
         """Whether the call needs an answer or an approval of a person first."""
+        if self._refusal(call, rights):
+            return False
         if call.request.problem or call.request.tool == CLARIFY:
             return not call.request.problem
         return call.request.id not in self._context.view.verdicts and bool(self._approval_reason(call))
 
     async def ask_person(self, call: CallProgress) -> None:
         """Ask the person, or append the answer that came as the result of the call."""
+        if await self._refuse_unless_permitted(call):
+            return
         if call.request.tool == CLARIFY:
             await self._clarify(call)
             return
@@ -73,6 +79,8 @@ class ToolCallRunner:
 
     async def perform(self, call: CallProgress) -> None:
         """Bring one call to its result, from wherever its journal ends."""
+        if await self._refuse_unless_permitted(call):
+            return
         request, tool = call.request, self._tools.get(call.request.tool)
         verdict = self._context.view.verdicts.get(request.id)
         if call.started is not None and (tool is None or REMEDIES[call.started.effect] is Remedy.SAY_UNKNOWN):
@@ -87,6 +95,22 @@ class ToolCallRunner:
             await self.refuse(call, texts.questions.not_run(verdict.text if verdict.chosen else ""))
         else:
             await self._run_tool(call, tool, verdict.by.id if verdict is not None else "")
+
+    def _refusal(self, call: CallProgress, rights: ToolRights) -> str:
+        """Why the turn may not make this call now; empty if it may, or if it is a question that was asked."""
+        asked = call.request.tool == CLARIFY and call.started is not None
+        return "" if asked else refusal(self._context, rights, call.request.tool, call.request.arguments)
+
+    async def _refuse_unless_permitted(self, call: CallProgress) -> bool:
+        """Refuse a call that the turn has no right to, as things are now. Of one that was begun, nobody looks."""
+        why = self._refusal(call, await self._context.tool_rights())
+        if why and call.started is not None:
+            await self._context.append(
+                ToolEnded(call.request.id, "unknown", texts.tool_calls.outcome_unknown(why))
+            )
+        elif why:
+            await self.refuse(call, why)
+        return bool(why)
 
     async def refuse(self, call: CallProgress, why: str) -> None:
         """Append an error as the result of a call that is not run, so that the model can do something else."""

@@ -33,7 +33,7 @@ COMMANDS = {  # the module of each command, in the order of the help
     "export": "transfer",
     "import": "transfer",
     "drill": "drill",
-    "token": "configuration",
+    "token": "token",
     "version": "configuration",
     "config": "configuration",
     "people": "people",

@@ -19,6 +19,7 @@ from perdure.cli.output import ChatOption
 from perdure.config import Settings, load_settings
 from perdure.core import texts
 from perdure.core.printable_text import printable_text
+from perdure.errors import NotTaken
 
 MAX_LINE_BYTES = 1 << 30  # the gateway decides what is too long
 
@@ -79,7 +80,16 @@ class _TerminalChat:
         while not last:
             text, last = await self._read_message(typed)
             if text.strip():
-                await self._send_message(text)
+                await self._send_or_explain(text)
+
+    async def _send_or_explain(self, text: str) -> None:
+        """Send a message; somebody who types is told why their login may not, and goes on."""
+        try:
+            await self._send_message(text)
+        except NotTaken as error:
+            if not self._interactive:
+                raise
+            self._print_status(str(error))
 
     async def _send_message(self, text: str) -> None:
         """Send a message; from a pipe, also wait for its answer, because the next line may reply to the agent."""

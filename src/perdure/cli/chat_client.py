@@ -18,7 +18,7 @@ import httpx
 
 from perdure.core import texts
 from perdure.core.commands import read_command
-from perdure.errors import GatewayNotRunning, PerdureError
+from perdure.errors import GatewayNotRunning, NotTaken, PerdureError
 
 RETRY_SECONDS = 0.5
 FIND_GATEWAY_SECONDS = 5.0  # to find a gateway at the beginning; later, the client waits as long as it takes
@@ -57,7 +57,10 @@ class ChatClient:
         )
 
     async def send(self, text: str) -> str:
-        """Send a message once, however often the gateway dies meanwhile; returns the id of the stored message."""
+        """Send a message once, however often the gateway dies meanwhile; returns the id of the stored message.
+
+        A message that our login may not send, such as `/approve`, raises `NotTaken`.
+        """
         body = {"id": secrets.token_hex(8), "text": text}
         while True:
             try:
@@ -69,6 +72,8 @@ class ChatClient:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             found = response.json()
+            if response.status_code == httpx.codes.FORBIDDEN:
+                raise NotTaken(found["error"], hint=found["hint"])
             if response.is_error:
                 raise PerdureError(found["error"], hint=found["hint"])
             stored: str = found["message"]

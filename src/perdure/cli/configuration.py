@@ -1,4 +1,4 @@
-"""`perdure config`, `token` and `version`: what this installation is, and whether its settings are right."""
+"""`perdure config` and `version`: what this installation is, and whether its settings are right."""
 
 from __future__ import annotations
 
@@ -12,14 +12,6 @@ from perdure.version import __version__
 app = typer.Typer(rich_markup_mode=None)
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
-
-
-@app.command()
-def token() -> None:
-    """Print the login token of this home."""
-    from perdure.web.auth.token import ensure_token
-
-    print_lines(ensure_token(load_settings().home))
 
 
 @app.command()

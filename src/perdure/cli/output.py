@@ -15,6 +15,7 @@ import typer
 
 from perdure.config import Settings
 from perdure.core.printable_text import escape_json, printable_line
+from perdure.errors import LockHeld
 
 if TYPE_CHECKING:
     from perdure.store.api import Store
@@ -60,6 +61,21 @@ def print_lines(*lines: str, err: bool = False) -> None:
 def print_json(value: Any) -> None:
     """Print the value as indented JSON, with characters that have an effect on a terminal as escapes."""
     typer.echo(escape_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
+
+
+async def change_store(settings: Settings, change: Callable[[Store], Awaitable[T]]) -> T:
+    """Change the database itself, whether or not a gateway is using it: only what no gateway keeps in memory."""
+    from perdure.store.api import Store, open_database
+    from perdure.store.backends.read_only import open_beside_gateway
+
+    try:
+        store = Store(await open_database(settings.store_url, home=settings.home))
+    except LockHeld:
+        store = Store(await open_beside_gateway(settings.store_url))
+    try:
+        return await change(store)
+    finally:
+        await store.close()
 
 
 async def read_store(settings: Settings, query: Callable[[Store], Awaitable[T]]) -> T:

@@ -199,6 +199,9 @@ class QuestionAnswered(Entry, frozen=True):
     chosen: bool = True  # False: none of the options; the question is closed and the text joins the turn
     attachments: tuple[Attachment, ...] = ()
     inbox: str = ""  # the inbox row of a text that joined the turn and was no answer
+    platform: str = ""  # where a verdict was given, or an answer over HTTP; entries of 0.2.0 do not say it
+    source: str = ""  # of a verdict: the platform's id of the message or press by which it came
+    login: str = ""  # over HTTP: the name of the login by which it came
 
 
 def is_approval(answer: QuestionAnswered) -> bool:

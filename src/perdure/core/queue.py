@@ -61,6 +61,7 @@ class WaitingMessage(Struct, frozen=True):
     mode: QueueMode | None
     album: str | None
     received_at: int
+    may_join: bool = True  # False: its sender has fewer rights than the person who begins the turn
 
     @property
     def may_share_turn(self) -> bool:
@@ -71,15 +72,16 @@ class WaitingMessage(Struct, frozen=True):
 def messages_of_next_turn(waiting: Sequence[WaitingMessage]) -> list[WaitingMessage]:
     """The messages of the next turn: the first, and those behind it that belong to the same turn.
 
-    Messages of the mode `collect` or `interrupt` belong together up to the first message of another mode; those
-    of an album, wherever they stand in the queue.
+    Messages of the mode `collect` or `interrupt` belong together up to the first message of another mode, or of
+    somebody who may not join; those of an album, wherever they stand in the queue.
     """
     first, rest = waiting[0], waiting[1:]
     found, unbroken = [first], True
     for each in rest:
         alike = first.mode in ("collect", "interrupt") and each.mode == first.mode
-        unbroken = unbroken and alike
-        if unbroken or (first.album is not None and each.album == first.album):
+        unbroken = unbroken and alike and each.may_join
+        same_album = first.album is not None and each.album == first.album
+        if unbroken or (same_album and each.may_join):
             found.append(each)
     return found
 

@@ -1,8 +1,9 @@
-"""Roles of people: the rights of each role, and the role of a person in a chat."""
+"""Roles of people: the rights of each role, its tools, and the role of a person in a chat."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -37,6 +38,47 @@ RIGHT_MEANINGS: dict[Right, str] = {
 def has_right(role: Role | None, right: Right, *, shared: bool = False) -> bool:
     """Whether a role has a right. A guest has none in a shared conversation, only in their own."""
     return role is not None and right in RIGHTS_BY_ROLE[role] and not (shared and role == "guest")
+
+
+# ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+ToolsByRole = Mapping[Role, Sequence[str]]  # patterns of tool names; `*` stands for any letters
+
+# The settings change it role by role; docs/people.md prints it.
+DEFAULT_TOOLS_BY_ROLE: dict[Role, list[str]] = {"owner": ["*"], "member": ["*"], "guest": ["clarify"]}
+
+
+class ToolRights(Struct, frozen=True):
+    """The tools that a turn may use: those of the person whose words began it, as their role is now."""
+
+    role: Role | None  # None: that person is not known any more
+    patterns: tuple[str, ...] = ()
+    person: str = ""
+
+    def allows(self, tool: str) -> bool:
+        return any(fnmatchcase(tool, pattern) for pattern in self.patterns)
+
+
+def has_fewer_rights(role: Role | None, than: Role | None, tools: ToolsByRole) -> bool:
+    """Whether words of one role must not join a turn that somebody of another role began.
+
+    A guest may less than everybody else; of the others, whoever may not use every tool that the turn may use.
+    """
+    if role is None or than is None:
+        return than is not None
+    if role == "guest" and than != "guest":
+        return True
+    return not all(any(_covers(wide, narrow) for wide in tools[role]) for narrow in tools[than])
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Whether every name that fits one pattern certainly fits the other; of brackets nothing is certain."""
+    if wide in ("*", narrow):
+        return True
+    return not set("?[") & set(wide) and "[" not in narrow and fnmatchcase(narrow, wide)
+
+
+# ── who has which role ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class AllowLists(Struct, frozen=True):

@@ -62,6 +62,7 @@ class Span(Struct):
     arguments: dict[str, Any] = field(default_factory=dict)
     text: str = ""
     usage: TokenUsage = TokenUsage()
+    by: str = ""  # of a question or an approval: who answered, where, and by what
 
 
 class RunEnd(Struct, frozen=True):
@@ -138,7 +139,10 @@ class TurnTimeline(Struct):
                 asked.arguments = {"question": texts.phrases.clip(entry.text, MAX_TEXT_CHARACTERS)}
                 self.spans.append(asked)
             case QuestionAnswered():
+                asked_span = self._open_span(f"question {entry.question}")
                 self._end_span(f"question {entry.question}", at, "ok", entry.text)
+                if asked_span is not None:
+                    asked_span.by = texts.questions.answered_by(entry)
             case TurnInterrupted():
                 self._add_interruption(entry, at, run_ends)
             case RecoveryDecided():

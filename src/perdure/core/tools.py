@@ -52,6 +52,7 @@ class Tool(Struct, frozen=True):
     where: str = ""  # of an attached tool: the installation that can find its processes again
     guard: ApprovalGuard | None = None  # returns why a person must approve a call; "" if no approval is needed
     prepare: Callable[[str], Awaitable[None]] | None = None  # called with the key before the intent is journalled
+    server: str = ""  # of a tool of an MCP server: the name of the server
 
 
 class Toolbox(Protocol):

@@ -11,7 +11,15 @@ import msgspec
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.delivery import DeliveryState
-from perdure.core.journal import Entry, JournalRecord, ModelAnswered, ModelFailed, ToolCall, TurnInterrupted
+from perdure.core.journal import (
+    Entry,
+    JournalRecord,
+    ModelAnswered,
+    ModelFailed,
+    QuestionAnswered,
+    ToolCall,
+    TurnInterrupted,
+)
 from perdure.core.states import PreviewState
 from perdure.core.texts.explanation import explain_snapshot
 from perdure.core.turn import TurnState
@@ -174,6 +182,9 @@ def _entry_detail(entry: Entry) -> str:
     if isinstance(entry, ModelAnswered):
         fields["calls"] = ", ".join(_format_call(call) for call in entry.calls)
         fields["usage"] = f"{entry.usage.input} + {entry.usage.output} tokens"
+    if isinstance(entry, QuestionAnswered):
+        fields["by"] = texts.questions.answered_by(entry)
+        fields = {name: value for name, value in fields.items() if name not in ("platform", "source", "login")}
     shown = {name: value for name, value in fields.items() if name not in HIDDEN_FIELDS and value}
     return ", ".join(f"{name} {_shorten(value)}" for name, value in shown.items())
 

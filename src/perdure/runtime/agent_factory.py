@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.agents.api import Agent, Model
 from perdure.agents.builtin_agent import Bounds, BuiltinAgent
 from perdure.agents.offline_model import OfflineModel
-from perdure.agents.tool_calls import CLARIFY_TOOL
+from perdure.agents.tool_calls import CLARIFY, CLARIFY_TOOL
 from perdure.config import Settings
 from perdure.core import texts
 from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
@@ -25,6 +25,7 @@ from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
 from perdure.tools.send_file import send_file_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
+from perdure.tools.tool_approvals import AskingTools, AskRules, refuse_unknown_tools
 from perdure.tools.tool_registry import ToolRegistry, refuse_duplicate_names
 
 if TYPE_CHECKING:
@@ -138,8 +139,14 @@ class AgentFactory:
 
     def _toolboxes(self, *, offline: bool) -> list[Toolbox]:
         if offline not in self._boxes:
-            self._boxes[offline] = [self._offline_toolbox()] if offline else self._online_toolboxes()
+            boxes = [self._offline_toolbox()] if offline else self._online_toolboxes()
+            self._boxes[offline] = [AskingTools(box, self._ask_rules()) for box in boxes]
         return self._boxes[offline]
+
+    def _ask_rules(self) -> AskRules:
+        """Which tools ask before every call; `clarify` is itself a question."""
+        wanted = self._settings.tools
+        return AskRules(tuple(wanted.ask), every_tool=wanted.approvals == "all", never=(CLARIFY,))
 
     def _offline_toolbox(self) -> Toolbox:
         """Return the tools that scripts of the offline model can name."""
@@ -205,6 +212,7 @@ class AgentFactory:
         ]
         tools += [fetch_tool(allow_private=settings.tools.private_addresses), *self._plugin_tools()]
         refuse_duplicate_names(tools)
+        refuse_unknown_tools(settings.tools.ask, tools, settings.tools.mcp)
         return [FixedTools(tools), *self._mcp_toolboxes()]
 
     def _plugin_tools(self) -> list[Tool]:

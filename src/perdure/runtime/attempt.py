@@ -31,9 +31,11 @@ from perdure.core.messages import Attachment
 from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.core.recovery.note import note_for_model
+from perdure.core.roles import ToolRights
 from perdure.core.storable_text import make_storable
 from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits
 from perdure.logs import Log
+from perdure.runtime.access import Access
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
@@ -69,8 +71,10 @@ class Attempt:
         limits: TurnLimits,
         attachments: AttachmentFiles,
         slots: RecoverySlots,
+        access: Access,
     ) -> None:
         self._run = run
+        self._access = access
         self._row = claim.turn
         self._limits = limits
         self._attachments = attachments
@@ -122,6 +126,9 @@ class Attempt:
         place = self._attachments.find(file.path)
         return None if place is None else str(place)
 
+    async def tool_rights(self) -> ToolRights:
+        return await self.journal.when_available(lambda: self._access.tool_rights(self._row))
+
     async def append(self, *entries: Entry) -> None:
         if any(isinstance(entry, ModelAsked) for entry in entries) and self._is_over_token_limit():
             raise ModelError(texts.turns.recovery_tokens_spent(self.view.tokens, self._limits.max_tokens or 0))
@@ -151,7 +158,7 @@ class Attempt:
         if not self.may_have_messages and self._run.store.database.exclusive:
             return
         self.may_have_messages = False
-        if await self.journal.join_waiting(self._limits.rules):
+        if await self.journal.join_waiting(self._limits.rules, self._access.authorisation.may_join):
             log.info("joined", turn=self.turn, key=self.key)
             await self._run.lease.wait_until_valid()
 

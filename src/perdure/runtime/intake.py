@@ -162,7 +162,14 @@ class Intake:
         key, now = self._usual_key(inbound), self._clock()
         refuse = self._refuse_unknown_person(event, inbound, key, now)
         stored = await self._store.answers.answer_by_button(
-            inbound, pick, event.raw, key, now, resolve_key=self._resolve_key(inbound), refuse=refuse
+            inbound,
+            pick,
+            event.raw,
+            key,
+            now,
+            resolve_key=self._resolve_key(inbound),
+            refuse=refuse,
+            may_join=self._authorisation.may_join,
         )
         if not isinstance(stored, Stored):
             self._report_refusal(event, inbound, key, stored)

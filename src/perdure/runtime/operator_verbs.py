@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.core.address import split_session_key
+from perdure.core.logins import Login
 from perdure.core.messages import Inbound
 from perdure.core.roles import OPERATOR
 from perdure.core.session import SessionState
@@ -102,22 +103,26 @@ class OperatorVerbs:
             self._loops.wakeups.wake_delivery(key)
         await self._loops.recoverer.recover()
 
-    async def answer_question(self, name: str, text: str) -> bool:
-        """Answer the question of an id. False: no such question waits for an answer."""
+    async def answer_question(self, name: str, text: str, login: Login) -> bool:
+        """Answer the question of an id, for the person of a login. False: no such question waits for an answer."""
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return False
-        answer = answers.answer_question(turn.key, OPERATOR, text, name=name)
+        answer = answers.answer_question(turn.key, login.person, text, name=name, given=_source(login))
         done = await self._store.chat_commands.execute_verb(turn.key, answer)
         self._loops.runner.wake(turn.key)
         return done
 
-    async def decide_approval(self, name: str, *, approve: bool) -> str:
+    async def decide_approval(self, name: str, login: Login, *, approve: bool) -> str:
         """Approve or deny the call that waits for the approval of an id; return the outcome."""
         turn = await self._store.turns.get(name.partition(".")[0])
         if turn is None:
             return "nothing"
-        decide = answers.decide_approval(turn.key, OPERATOR, approve=approve, name=name)
+        decide = answers.decide_approval(turn.key, login.person, _source(login), approve=approve, name=name)
         outcome = await self._store.chat_commands.execute_verb(turn.key, decide)
         self._loops.runner.wake(turn.key)
         return outcome
+
+
+def _source(login: Login) -> answers.AnswerSource:
+    return answers.AnswerSource("web", login=login.name)

@@ -133,7 +133,9 @@ class Recoverer:
             return None
         window = self._limits.policy_for(address).freshness_ms
         fresh = not window or now - request.at <= window
-        allowed = request.by == OPERATOR or self._authorisation.may(tx, turn.key, request.by, request.right)
+        allowed = request.by == OPERATOR or self._authorisation.may_still(
+            tx, turn.key, request.by, request.right, request.platform
+        )
         if fresh and allowed:
             return RequestOutcome()
         asked = request.question

@@ -94,6 +94,10 @@ class RecoveryContextReader:
         senders = {cause.sender for cause in causes if not (cause.wish and cause.sender == OPERATOR)}
         return all([await self.access.may(turn.key, sender, "talk") for sender in senders])
 
+    async def has_joining_message(self, turn: Turn, position: int) -> bool:
+        """Whether a message waits, after a position in the chat, that will join the turn."""
+        return await self._store.queue.has_joining_message(turn, position, self.access.authorisation.may_join)
+
     async def _last_sign_of_life(self, view: TurnView) -> int | None:
         """Return the time of the turn's newest content, or of the last heartbeat of the run that wrote it."""
         content = view.content[-1].at if view.content else None
@@ -173,12 +177,12 @@ class DecisionApplier:
             alone = {ALONE_EVIDENCE: True} if self._slots.one_at_a_time else {}
             await self._write(turn, [replace(decided, evidence=decided.evidence | alone)])
             self._run.wakeups.wake_runner(turn.key)  # somebody may have written already
-            if await self._store.inbox.count_waiting(turn.key, position):
+            if await self._context.has_joining_message(turn, position):
                 self._slots.prioritise(turn.key)
         await asyncio.wait({granted})
         if not must_wait:
             return [decided]
-        return [RESUMED_BY_MESSAGE] if await self._store.inbox.count_waiting(turn.key, position) else []
+        return [RESUMED_BY_MESSAGE] if await self._context.has_joining_message(turn, position) else []
 
     async def _deliver_response(
         self, turn: Turn, view: TurnView, address: Address, decided: RecoveryDecided
@@ -218,7 +222,7 @@ class DecisionApplier:
         """Return the notices for the chat: none if nobody may read them, or a message joins the turn at once."""
         superseded = decided.rule in HELD_BACK_RULES
         waiting = await self._store.inbox.count_waiting(turn.key) + sum(len(entry.messages) for entry in returned)
-        if not superseded and await self._store.inbox.count_waiting(turn.key, mark.position):
+        if not superseded and await self._context.has_joining_message(turn, mark.position):
             return []
         if decided.decision == RecoveryChoice.ASK_USER:
             text = texts.recovery.ask_to_resume(mark.reason)

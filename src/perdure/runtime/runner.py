@@ -10,6 +10,7 @@ from msgspec import Struct
 from perdure.agents.api import Agent
 from perdure.errors import Unavailable
 from perdure.logs import Log
+from perdure.runtime.access import Access
 from perdure.runtime.attempt import Attempt, TurnLimits, fail_turn, run_agent
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
@@ -103,8 +104,10 @@ class TurnRunner:
         limits: TurnLimits,
         attachments: AttachmentFiles,
         slots: RecoverySlots,
+        access: Access,
     ) -> None:
         self._run = run
+        self._access = access
         self._store = run.store
         self._wakeups = run.wakeups
         self._agent_for = agent_for
@@ -237,7 +240,9 @@ class TurnRunner:
 
     async def _claim(self, key: str) -> Claim | None:
         try:
-            return await self._store.turns.claim(key, self._run.id, self._run.clocks.wall(), self._limits.rules)
+            return await self._store.turns.claim(
+                key, self._run.id, self._run.clocks.wall(), self._limits.rules, self._access.authorisation.may_join
+            )
         except Unavailable as error:
             log.warning("not_claimed", key=key, error=error.message)
             return None
@@ -245,7 +250,7 @@ class TurnRunner:
     async def _run_attempt(self, claim: Claim, session: ServedSession) -> None:
         """Run an attempt to its end. Nothing is awaited before the attempt can be found and stopped."""
         turn = claim.turn
-        attempt = Attempt(self._run, claim, self._limits, self._attachments, self._slots)
+        attempt = Attempt(self._run, claim, self._limits, self._attachments, self._slots, self._access)
         attempt.task = task = asyncio.create_task(run_agent(attempt, self._agent_for, self._failures))
         running = RunningTurn(attempt, task, asyncio.Event())
         self.running[turn.id] = session.running = running

@@ -18,6 +18,7 @@ from perdure.runtime.backoff import retry_while_unavailable
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
+from perdure.store.turn_rights import MayJoin
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class TurnJournal:
         """Read the earlier turns of the session, if they were too many to come with the claim."""
         if not self._history_loaded:
             turn = self._turn
-            records = await self._when_available(
+            records = await self.when_available(
                 lambda: self._store.journal.read_before(turn.session, turn.first_seq)
             )
             self.history, self._history_loaded = visible_turns(turn_views(records)), True
@@ -51,21 +52,21 @@ class TurnJournal:
         """Store entries and replies in one transaction."""
         clock, wakeups = self._run.clocks.wall, self._run.wakeups
         self._apply(
-            await self._when_available(
+            await self.when_available(
                 lambda: self._store.turns.append(self._turn, entries, clock(), replies=replies, late=late)
             )
         )
         (wakeups.wake_delivery if replies else wakeups.publish)(self._turn.key)
 
-    async def join_waiting(self, rules: QueueRules) -> bool:
+    async def join_waiting(self, rules: QueueRules, may_join: MayJoin) -> bool:
         """Let the messages that wait to be heard join the turn. Returns whether there were any."""
 
         async def join() -> list[JournalRecord] | None:
             if not await self._store.queue.has_steering_message(self._turn.key):
                 return []
-            return await self._store.queue.join(self._turn, rules, self._run.clocks.wall())
+            return await self._store.queue.join(self._turn, rules, self._run.clocks.wall(), may_join)
 
-        records = await self._when_available(join)
+        records = await self.when_available(join)
         if records == []:
             return False
         self._apply(records)
@@ -84,7 +85,7 @@ class TurnJournal:
         for record in records:
             self.view.apply(record)
 
-    def _when_available(self, operation: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    def when_available(self, operation: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Await an operation of the store as long as it takes; waiting counts as a sign of life."""
         return retry_while_unavailable(operation, on_wait=self.alive, turn=self._turn.id)
 

@@ -73,7 +73,9 @@ class Loops:
             settings.recovery.concurrency,
             one_at_a_time=started.unclean_in_a_row >= SERIAL_AFTER_UNCLEAN_STARTS,
         )
-        self.runner = TurnRunner(run, agents.agent_for, _turn_limits(settings), self.attachments, self.slots)
+        self.runner = TurnRunner(
+            run, agents.agent_for, _turn_limits(settings), self.attachments, self.slots, self.access
+        )
         self.inactivity_watch = InactivityWatch(run, self.runner, _inactivity_limits(settings))
         self.delivery = DeliveryLoop(run, _delivery_rules(settings), self.attachments)
         file_limits = FileLimits(settings.max_file_bytes, settings.attachments.max_per_chat * 1_000_000)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.core.queue import QueueRules
-from perdure.core.roles import EVERYBODY, TOKEN_HOLDER, AllowLists
+from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, EVERYBODY, TOKEN_HOLDER, AllowLists, ToolsByRole
 from perdure.core.session import ResumePolicy
 from perdure.settings.agent import AgentSettings, McpServerSettings, ModelSettings, ToolsSettings
 from perdure.settings.gateway import AccessSettings, RetentionSettings, StoreSettings, WebSettings
@@ -140,3 +140,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             chats={chat: frozenset(people) for chat, people in settings.allow_chats.items()},
             everybody=EVERYBODY in settings.allow,
         )
+
+    def tools_by_role(self, platform: str) -> ToolsByRole:
+        """The tools of each role on a platform."""
+        return {**DEFAULT_TOOLS_BY_ROLE, **self.tools.by_role, **self.platform(platform).tools_by_role}

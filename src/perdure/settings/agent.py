@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from perdure.core import texts
+from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, Role
 from perdure.settings.value_types import (
+    TOOLS_BY_ROLE_EXPECTED,
     Duration,
     ModelName,
     Name,
@@ -182,8 +184,19 @@ class ToolsSettings(msgspec.Struct, frozen=True):
     ] = msgspec.field(default_factory=lambda: ["PATH", "HOME", "LANG"])
     approvals: Annotated[
         Literal["dangerous", "all", "off"],
-        Meta(description="Which shell commands a person must approve first: dangerous ones, all, or none."),
+        Meta(
+            description="Which calls a person must approve first: dangerous shell commands; all calls of every "
+            "tool but `clarify`; or none but those of `tools.ask`."
+        ),
     ] = "dangerous"
+    ask: Annotated[
+        list[NonEmptyText],
+        Meta(
+            description="Tools of which a person must approve every call, by name; `*` stands for any letters, "
+            "and `mcp:NAME` for all tools of an MCP server.",
+            examples=[["mcp:pay", "write_file"]],
+        ),
+    ] = []
     dangerous: Annotated[
         list[NonEmptyText],
         Meta(
@@ -202,6 +215,15 @@ class ToolsSettings(msgspec.Struct, frozen=True):
     approval_expires: Annotated[
         Duration, Meta(description="An approval that comes later than this counts no more, and nothing is run.")
     ] = 86400.0
+    by_role: Annotated[
+        dict[Role, list[NonEmptyText]],
+        Meta(
+            description="The tools that a turn may use, by the [role](people.md#tools) of the person whose words "
+            "began it, written as in `agent.tools`. A role that is not named keeps its default.",
+            examples=[{"guest": ["clarify", "fetch_url"]}],
+            extra={"expected": TOOLS_BY_ROLE_EXPECTED},
+        ),
+    ] = msgspec.field(default_factory=lambda: dict(DEFAULT_TOOLS_BY_ROLE))
     private_addresses: Annotated[
         bool, Meta(description="Whether `fetch_url` may reach this machine and its private networks.")
     ] = False

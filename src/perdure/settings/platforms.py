@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from perdure.core.roles import Role
 from perdure.core.session import ResumePolicy
-from perdure.settings.value_types import ModelName, NonEmptyText, Secret, Url
+from perdure.settings.value_types import TOOLS_BY_ROLE_EXPECTED, ModelName, NonEmptyText, Secret, Url
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):
@@ -53,6 +54,14 @@ class PlatformSettings(msgspec.Struct, frozen=True):
         list[NonEmptyText] | None,
         Meta(description="Like `agent.tools`, which holds if there is none here.", examples=[["clarify"]]),
     ] = None
+    tools_by_role: Annotated[
+        dict[Role, list[NonEmptyText]],
+        Meta(
+            description="Like `tools.by_role`, which holds for the roles that are not named here.",
+            examples=[{"guest": ["clarify", "fetch_url"]}],
+            extra={"expected": TOOLS_BY_ROLE_EXPECTED},
+        ),
+    ] = {}
     recovery_chats: Annotated[
         dict[NonEmptyText, ResumePolicy],
         Meta(

@@ -16,6 +16,7 @@ HOST_EXPECTED = "a host name or an IP address without a port"
 NAME_EXPECTED = 'a name of 1 to 64 letters, digits, "-" or "_"'
 MODEL_EXPECTED = '"offline", or a provider and its model, such as "openai:gpt-5" or "anthropic:claude-sonnet-5"'
 OBJECT_EXPECTED = 'an object in a Python module, written "module:object"'
+TOOLS_BY_ROLE_EXPECTED = "a table of `owner`, `member` and `guest`, or some of them, each a list of names of tools"
 URL_EXPECTED = "a URL that begins with http:// or https://"
 DATABASE_URL_PATTERN = r"\A(sqlite:///(?!:memory:)[^?\x00-\x1f]*[^?/\x00-\x1f]|postgresql://\S+)\Z"
 

@@ -27,11 +27,23 @@ from perdure.core.turn import TurnState
 from perdure.store import inbox, tombstones, transitions
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.transitions import Turn
+from perdure.store.turn_rights import MayJoin, beginner_of, everybody_may_join
 
 _LAST_RECEIPT = "SELECT receipt FROM outbox WHERE turn = :turn AND reply = :reply ORDER BY part DESC LIMIT 1"
 
 
 T = TypeVar("T")
+
+
+class AnswerSource(Struct, frozen=True):
+    """Where a verdict was given, or an answer over HTTP."""
+
+    platform: str = ""
+    message: str = ""  # the platform's id of the message or press by which it came
+    login: str = ""  # over HTTP: the name of the login
+
+
+IN_THE_CHAT = AnswerSource()  # an answer's message says where
 
 
 class Response(Struct, frozen=True):
@@ -43,6 +55,7 @@ class Response(Struct, frozen=True):
     message: str = ""  # the platform's id of the message
     inbox: str = ""  # the inbox row of the words; recorded if they join the turn instead of being the answer
     attachments: tuple[Attachment, ...] = ()
+    given: AnswerSource = IN_THE_CHAT
 
 
 class AnswerOutcome(StrEnum):
@@ -69,8 +82,11 @@ class Answers:
         *,
         resolve_key: Transaction[str | None],
         refuse: Transaction[T],
+        may_join: MayJoin = everybody_may_join,
     ) -> Stored | T:
         """Answer the question that a button stands under, if `resolve_key` lets the sender in; else `refuse`.
+
+        Whoever may not join the turn that asks is told that the question is not theirs.
 
         After return: the question is answered, or the press is on record as too late, which begins nothing.
         If we die inside: either, or nothing; a press that is delivered again acts once.
@@ -78,7 +94,7 @@ class Answers:
 
         def transaction(tx: Tx) -> Stored | T:
             there = resolve_key(tx)
-            return refuse(tx) if there is None else _answer_by_button(tx, inbound, pick, raw, there)
+            return refuse(tx) if there is None else _answer_by_button(tx, inbound, pick, raw, there, may_join)
 
         return await self._database.write(transaction, key=key, at=now)
 
@@ -104,6 +120,8 @@ def respond(tx: Tx, turn: Turn, asked: QuestionAsked, response: Response) -> Ans
         decided = AnswerOutcome.APPROVED if response.approve else AnswerOutcome.DENIED
         outcome = AnswerOutcome.LATE if late else decided
         answered = QuestionAnswered(asked.question, outcome.value, response.by)
+    given = response.given
+    answered = replace(answered, platform=given.platform, source=given.message, login=given.login)
     moved = transitions.transition(tx, turn, [answered], ())
     return outcome if moved is not None else AnswerOutcome.NOTHING
 
@@ -127,7 +145,9 @@ def _answer_of_words(asked: QuestionAsked, response: Response) -> QuestionAnswer
 # ── commands and HTTP ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def answer_question(key: str, by: Sender, text: str, *, name: str = "") -> Transaction[bool]:
+def answer_question(
+    key: str, by: Sender, text: str, *, name: str = "", given: AnswerSource = IN_THE_CHAT
+) -> Transaction[bool]:
     """Answer the question of that name, or the one that waits, with one of its options or with other words.
 
     False: no such question waits.
@@ -138,15 +158,15 @@ def answer_question(key: str, by: Sender, text: str, *, name: str = "") -> Trans
         asked = waiting_question(tx, turn, name)
         if turn is None or asked is None or asked.approves:
             return False
-        return respond(tx, turn, asked, Response(by, text)) is not AnswerOutcome.NOTHING
+        return respond(tx, turn, asked, Response(by, text, given=given)) is not AnswerOutcome.NOTHING
 
     return transaction
 
 
 def decide_approval(
-    key: str, by: Sender, *, approve: bool, name: str = "", bound: str | None = None
+    key: str, by: Sender, given: AnswerSource, *, approve: bool, name: str = "", bound: str | None = None
 ) -> Transaction[AnswerOutcome]:
-    """Approve or deny the call that waits for approval.
+    """Approve or deny the call that waits for approval; the journal says who did, and where.
 
     `name` is the name of an approval; without one, the approval of the bound turn is meant.
     """
@@ -158,7 +178,7 @@ def decide_approval(
             return AnswerOutcome.NOTHING
         if not name and bound is not None and turn.id != bound:
             return AnswerOutcome.NOTHING
-        return respond(tx, turn, asked, Response(by, approve=approve))
+        return respond(tx, turn, asked, Response(by, approve=approve, given=given))
 
     return transaction
 
@@ -166,7 +186,7 @@ def decide_approval(
 # ── buttons ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str) -> Stored:
+def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str, may_join: MayJoin) -> Stored:
     known = inbox.find(tx, inbound.event_key)
     if known is not None:
         return known
@@ -176,7 +196,7 @@ def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str) 
     if found is None:
         return _refuse(tx, inbound, raw, key, Fate.TOO_LATE)
     turn, asked = found
-    if parent_session_key(turn.key) != key:
+    if parent_session_key(turn.key) != key or not may_join(tx, key, beginner_of(tx, turn), inbound.sender):
         return _refuse(tx, inbound, raw, key, Fate.NOT_YOURS)
     return _store_answer(tx, _as_words(inbound, pick, asked), raw, key, turn, asked)
 

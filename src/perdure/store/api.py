@@ -15,6 +15,7 @@ from perdure.store.goals import Goals
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
+from perdure.store.logins import Logins
 from perdure.store.metrics import Counters, Gauges
 from perdure.store.outbox import Outbox
 from perdure.store.pairings import Pairings
@@ -58,6 +59,7 @@ class Store:
         self.counters = Counters(database)
         self.people = People(database)
         self.pairings = Pairings(database)
+        self.logins = Logins(database)
         self.processes = Processes(database)
         self.erasure = Erasure(database)
         self.transfer = Transfer(database)

@@ -11,21 +11,44 @@ from functools import cache
 
 import msgspec
 
+from perdure.core import texts
 from perdure.core.address import Address, SessionKey, decode_session_key
 from perdure.core.messages import Inbound, Sender
-from perdure.core.roles import OPERATOR, AllowLists, Right, Role, has_right
+from perdure.core.roles import (
+    DEFAULT_TOOLS_BY_ROLE,
+    OPERATOR,
+    AllowLists,
+    Right,
+    Role,
+    ToolRights,
+    ToolsByRole,
+    has_fewer_rights,
+    has_right,
+)
 from perdure.core.states import GoalState
-from perdure.store import inbox, people, reports
+from perdure.store import inbox, people, reports, transitions, turn_rights
 from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
 from perdure.store.database import Transaction, Tx
+from perdure.store.transitions import Turn
+from perdure.store.turn_rights import Beginner
 
 
 class Authorisation:
     """Combines the allow lists of the configuration with the people that are stored by name."""
 
-    def __init__(self, lists: Callable[[str], AllowLists], *, per_person: bool = False) -> None:
-        """`lists` returns the lists of a platform. `per_person`: in groups, each person has their own session."""
+    def __init__(
+        self,
+        lists: Callable[[str], AllowLists],
+        *,
+        per_person: bool = False,
+        tools: Callable[[str], ToolsByRole] = lambda _: DEFAULT_TOOLS_BY_ROLE,
+    ) -> None:
+        """`lists` returns the lists of a platform, and `tools` the tools of each role there.
+
+        `per_person`: in groups, each person has their own session.
+        """
         self._lists = cache(lists)
+        self._tools = cache(tools)
         self._per_person = per_person
 
     def role(self, tx: Tx, address: Address, person: Sender, *, for_update: bool = False) -> Role | None:
@@ -40,6 +63,86 @@ class Authorisation:
         """Say whether a person has a right in the session of a key."""
         there = decode_session_key(key)
         return has_right(self.role(tx, there.address, person), right, shared=there.shared)
+
+    def is_owner(self, tx: Tx, platform: str, person: Sender) -> bool:
+        """Say whether a person is an owner on a whole platform."""
+        return self.role(tx, Address(platform, "dm", people.EVERYWHERE), person) == "owner"
+
+    def may_still(self, tx: Tx, key: str, person: Sender, right: Right, platform: str) -> bool:
+        """Say whether what a person did on a platform for the session of a key still counts.
+
+        On another platform than the session's own, they did it by a login, which only owners have there.
+        """
+        if platform in ("", decode_session_key(key).address.platform):
+            return self.may(tx, key, person, right)
+        return self.is_owner(tx, platform, person)
+
+    def refuse_command(self, key: str, person: Sender, right: Right) -> Transaction[str | None]:
+        """Return what is answered to a person who gives a command without its right; None: they may give it.
+
+        Whoever may not even talk is told nothing.
+        """
+
+        def transaction(tx: Tx) -> str | None:
+            if not self.may(tx, key, person, "talk"):
+                return ""
+            return None if self.may(tx, key, person, right) else texts.people.NOT_ALLOWED
+
+        return transaction
+
+    def refuse_answer(self, key: str, person: Sender) -> Transaction[str | None]:
+        """Return what is answered to a person whose command answers a question; None: they may answer it."""
+        refuse = self.refuse_command(key, person, "command")
+
+        def transaction(tx: Tx) -> str | None:
+            turn = transitions.current_turn(tx, key)
+            began = turn_rights.beginner_of(tx, turn) if turn else None
+            fits = self.may_join(tx, key, began, person)
+            return refuse(tx) if fits else texts.people.NOT_ALLOWED
+
+        return transaction
+
+    def may_reach(self, tx: Tx, here: str, there: str, person: Sender, right: Right) -> bool:
+        """Say whether a person, who asks in the session of one key, has a right in the session of another key.
+
+        They have it in the same chat, unless that session is somebody else's own, and in their own direct chat; an
+        owner of both places has it everywhere. That somebody is known on a whole platform gives no right in other
+        people's chats.
+        """
+        if here == there:
+            return self.may(tx, there, person, right)
+        ours, theirs = decode_session_key(here), decode_session_key(there)
+        role = self.role(tx, theirs.address, person)
+        if not has_right(role, right, shared=theirs.shared):
+            return False
+        if role == "owner" and self.role(tx, ours.address, person) == "owner":
+            return True
+        if theirs.address.kind == "dm" and inbox.writers(tx, there) == {person.id}:
+            return True
+        return _is_same_chat(ours.address, theirs.address) and theirs.person in (None, person.id)
+
+    # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def tool_rights(self, tx: Tx, turn: Turn) -> ToolRights:
+        """Return the tools that a turn may use now: those of the person whose words began it."""
+        began = turn_rights.beginner_of(tx, turn)
+        role = self._role_of_beginner(tx, began)
+        tools = self._tools(decode_session_key(turn.key).address.platform)
+        return ToolRights(role, tuple(tools[role]) if role else (), began.person.id if began else "")
+
+    def may_join(self, tx: Tx, key: str, began: Beginner | None, sender: Sender) -> bool:
+        """Say whether words of a person may join a turn that another one began: not with fewer rights."""
+        if began is None or (began.key, began.person.id) == (key, sender.id):
+            return True
+        address = decode_session_key(key).address
+        role, than = self.role(tx, address, sender), self._role_of_beginner(tx, began)
+        return not has_fewer_rights(role, than, self._tools(address.platform))
+
+    def _role_of_beginner(self, tx: Tx, began: Beginner | None) -> Role | None:
+        """Return the role of who began a turn, in the chat in which they did."""
+        return self.role(tx, decode_session_key(began.key).address, began.person) if began else None
+
+    # ── keys ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def usual_key(self, agent: str, address: Address, person: Sender) -> str:
         """Return the key that a message belongs to, unless its sender is a guest."""
@@ -97,3 +200,8 @@ _ACTIVE_GOALS = (
 def not_allowed_reason(person: Sender) -> str:
     """Return the reason with which a person's message is rejected."""
     return f"{person.id} is not allowed here"
+
+
+def _is_same_chat(one: Address, other: Address) -> bool:
+    """Say whether two addresses are in one chat, maybe in two threads of it."""
+    return (one.platform, one.kind, one.chat) == (other.platform, other.kind, other.chat)

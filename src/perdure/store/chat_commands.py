@@ -20,6 +20,10 @@ from perdure.store.outbox import OutboxReply
 T = TypeVar("T")
 
 
+def _refuse_nobody(_: Tx) -> str | None:
+    return None
+
+
 class ChatCommand(Struct, frozen=True):
     """A command that waits to be carried out."""
 
@@ -35,6 +39,7 @@ class ChatCommand(Struct, frozen=True):
     position: int  # in the chat: messages behind the command are not affected by it
     attachments: tuple[Attachment, ...] = ()
     longest: int | None = None  # how long one message may be where its answer goes
+    refusal: Transaction[str | None] = _refuse_nobody  # the answer to whoever may not; None: they may
 
 
 class ChatCommands:
@@ -50,7 +55,9 @@ class ChatCommands:
     async def execute(
         self, command: ChatCommand, verb: Transaction[T], format_answer: Callable[[T], str], now: int
     ) -> T | None:
-        """Execute a command and put its answer in the outbox, in one transaction; None: it was executed before.
+        """Execute a command and put its answer in the outbox, in one transaction.
+
+        Whether its sender may is asked in the same transaction. None: they may not, or it was executed before.
 
         After return: both are durable. If we die inside: both are, or the command still waits.
         """
@@ -87,11 +94,17 @@ def _execute(tx: Tx, command: ChatCommand, verb: Transaction[T], format_answer: 
     sql = f"UPDATE inbox SET state = '{InboxState.OBEYED}' WHERE id = :id AND {MESSAGE_WAITS} AND kind = 'command'"
     if not tx.run(sql, id=command.id):
         return None
+    refused = command.refusal(tx)
+    if refused is not None:
+        _answer(tx, command, refused)
+        return None
     result = verb(tx)
-    text = format_answer(result)
-    if text:
-        reply = OutboxReply(
-            command.address, command.id, tuple(split_reply(text, command.longest)), command.message
-        )
-        outbox.enqueue(tx, command.key, None, reply)
+    _answer(tx, command, format_answer(result))
     return result
+
+
+def _answer(tx: Tx, command: ChatCommand, text: str) -> None:
+    """Put an answer in the outbox; an empty one is none."""
+    if text:
+        parts = tuple(split_reply(text, command.longest))
+        outbox.enqueue(tx, command.key, None, OutboxReply(command.address, command.id, parts, command.message))

@@ -20,8 +20,9 @@ from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
 from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
 from perdure.store.answers import Response
 from perdure.store.conditions import MESSAGE_WAITS
-from perdure.store.database import Tx
+from perdure.store.database import Row, Tx
 from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
+from perdure.store.turn_rights import Beginner, MayJoin, beginner_of, everybody_may_join, rows_that_may_join
 
 
 class Claim(Struct, frozen=True):
@@ -50,26 +51,29 @@ _ASIDES = (  # the first condition on `kind` is that of the partial index
 )
 
 
-def claim(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
+def claim(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin = everybody_may_join) -> Claim | None:
     reports.convert_orphans_to_notices(tx, key)
     before = turn = current_turn(tx, key)
     if turn is not None and turn.state is TurnState.INTERRUPTED:
-        turn = _join_or_supersede(tx, turn, run, rules)
+        turn = _join_or_supersede(tx, turn, run, rules, may_join)
     elif turn is not None and turn.state is TurnState.WAITING:
-        turn = _answer_question(tx, turn, run, rules)
+        turn = _answer_question(tx, turn, run, rules, may_join)
     if turn is not None:
-        return _claim_queued(tx, turn, run, rules) if turn.state is TurnState.QUEUED else None
-    ready = queue.is_ready(tx, key, rules) or goals.is_due(tx, key)
-    claimed = _begin_turn(tx, key, run, rules) if ready else None
+        return _claim_queued(tx, turn, run, rules, may_join) if turn.state is TurnState.QUEUED else None
+    ready = queue.is_ready(tx, key, rules, may_join) or goals.is_due(tx, key)
+    claimed = _begin_turn(tx, key, run, rules, may_join) if ready else None
     return msgspec.structs.replace(claimed, superseded=True) if claimed and before else claimed
 
 
-def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
-    """Let a person's next message answer the question that the turn waits with."""
+def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join: MayJoin) -> Turn | None:
+    """Let a person's next message answer the question that the turn waits with.
+
+    A message of somebody with fewer rights than the turn answers nothing, and waits for a turn of its own.
+    """
     if leases.holder(tx, turn.key) != run:  # before its journal is read: a newer version may have written there
         return turn
     asked = answers.waiting_question(tx, turn)
-    row = tx.one(_NEXT_MESSAGE + tx.for_update, key=turn.key, after=asked.position) if asked else None
+    row = _first_that_may_join(tx, turn, asked.position, may_join) if asked else None
     if asked is None or row is None:
         return turn
     if rules.await_files and attachments.any_pending(tx, [row]):
@@ -83,11 +87,16 @@ def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | 
     return get(tx, turn.id)
 
 
-def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn | None:
+def _first_that_may_join(tx: Tx, turn: Turn, after: int, may_join: MayJoin) -> Row | None:
+    rows = tx.all(_WAITING_MESSAGES + tx.for_update, key=turn.key, after=after)
+    return next(iter(rows_that_may_join(tx, rows, turn.key, beginner_of(tx, turn), may_join)), None)
+
+
+def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join: MayJoin) -> Turn | None:
     """Let a new message supersede or join an interrupted turn that was held back, or that waits for a slot.
 
-    Nothing happens before a decision was made, while only messages from before the interruption wait, or while
-    the message still waits for its files.
+    Nothing happens before a decision was made, while only messages from before the interruption wait, or such of
+    people with fewer rights than the turn, or while the message still waits for its files.
     """
     if leases.holder(tx, turn.key) != run:
         return turn
@@ -97,7 +106,11 @@ def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn 
     if view.last_decision.evidence.get(ALONE_EVIDENCE):
         return turn  # recoveries run one at a time: the message moves this one to the head of the queue
     superseded = view.last_decision.rule in HELD_BACK_RULES
-    row = tx.one(_NEXT_MESSAGE, key=turn.key, after=0 if superseded else view.last_interruption.position)
+    row = (
+        tx.one(_NEXT_MESSAGE, key=turn.key, after=0)
+        if superseded
+        else _first_that_may_join(tx, turn, view.last_interruption.position, may_join)
+    )
     if row is None or (rules.await_files and attachments.any_pending(tx, [row])):
         return turn
     if superseded:
@@ -106,7 +119,7 @@ def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Turn 
     return get(tx, turn.id)
 
 
-def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Claim | None:
+def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join: MayJoin) -> Claim | None:
     """Claim a queued turn of ours; the queued turn of a dead run is first taken over by recovery."""
     if leases.holder(tx, turn.key) != run:
         return None
@@ -126,32 +139,33 @@ def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules) -> Claim | No
     )
     if not changed:
         return None
-    entries = [TurnClaimed(run, lease[0], attempt), *_join_messages(tx, turn, rules)]
+    entries = [TurnClaimed(run, lease[0], attempt), *_join_messages(tx, turn, rules, may_join)]
     journal.append(tx, turn.session, turn.id, entries)
     claimed = get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
     return _as_claim(tx, claimed, journal.read_turn(tx, turn.session, turn.id, turn.first_seq))
 
 
-def _join_messages(tx: Tx, turn: Turn, rules: QueueRules) -> list[MessagesJoined]:
+def _join_messages(tx: Tx, turn: Turn, rules: QueueRules, may_join: MayJoin) -> list[MessagesJoined]:
     """Let messages join the turn that arrived while it was interrupted, now that it goes on.
 
     Steering messages from before the interruption join, too, or they would be read after later ones.
     """
     last = read_view(tx, turn).unreported_interruption()
     rows = [] if last is None else tx.all(_JOINING_MESSAGES + tx.for_update, key=turn.key, after=last.position)
+    rows = rows_that_may_join(tx, rows, turn.key, beginner_of(tx, turn), may_join)
     rows = attachments.before_first_pending(tx, rows) if rules.await_files else rows
     for row in rows:
         inbox.assign_to_turn(tx, row[0], turn.id)
     return [MessagesJoined(tuple(inbox.as_cause(tx, row) for row in rows))] if rows else []
 
 
-def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
+def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin) -> Claim | None:
     lease = leases.take(tx, key, run)
     # The queue is certain only under the lease: its holder may have begun a turn since we looked.
     if lease is None or current_turn(tx, key) is not None:
         return None
-    rows = queue.next_rows(tx, key, rules)
+    rows = queue.next_rows(tx, key, rules, may_join)
     causes = [inbox.as_cause(tx, row) for row in rows] or goals.next_causes(tx, key)
     if not causes:
         return None
@@ -168,6 +182,8 @@ def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules) -> Claim | None:
     tx.run("UPDATE leases SET generation = :generation WHERE key = :key", generation=generation, key=key)
     tx.run("UPDATE sessions SET updated_at = :now WHERE id = :session", now=tx.time, session=session)
     asides = tx.all(_ASIDES, key=key, session=session)
+    beginner = beginner_of(tx, row) if causes[0].wish else Beginner(causes[0].sender, key)
+    asides = rows_that_may_join(tx, asides, key, beginner, may_join)
     causes = [*(inbox.as_cause(tx, row) for row in asides), *causes]
     for each in causes:
         inbox.assign_to_turn(tx, each.inbox, turn)

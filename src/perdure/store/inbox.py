@@ -277,6 +277,12 @@ _DELETE_OLD_REJECTED = (
 )
 
 
+def writers(tx: Tx, key: str) -> set[str]:
+    """Return the ids of all people whose messages and commands the session key has received."""
+    sql = "SELECT body FROM inbox WHERE key = :key AND kind IN ('message', 'command') AND body IS NOT NULL"
+    return {msgspec.json.decode(body, type=Inbound).sender.id for (body,) in tx.all(sql, key=key)}
+
+
 def reject_waiting(tx: Tx, message: str, problem: str) -> None:
     """Reject a row that still waits."""
     sql = (

@@ -16,8 +16,7 @@ from typing import Any
 
 from perdure.errors import DatabaseRefused
 
-# The files of migrations/, in order.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0011")
+REVISIONS = (*(f"{number:04}" for number in range(1, 10)), "0011")  # the files of migrations/, in order
 HEAD = REVISIONS[-1]
 APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours
 

@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
-from perdure.core.journal import ObservedExit, fold
+from perdure.core.journal import ObservedExit
 from perdure.core.session import SessionState
 from perdure.core.states import ProcessState
 from perdure.core.storable_text import to_json
-from perdure.store import journal, outbox, reports, sessions
+from perdure.store import outbox, reports, sessions, transitions, turn_rights
 from perdure.store.conditions import PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.inbox import InboxKind
@@ -257,11 +257,17 @@ def _record(tx: Tx, request: ProcessRequest, run: str) -> Process:
 
 
 def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
-    """Return a turn's key, session and generation, and the person who spoke last in it."""
-    row = tx.one("SELECT key, session, generation FROM turns WHERE id = :turn", turn=turn)
-    assert row is not None, f"there is no turn {turn}"
-    causes = fold(journal.read_turn(tx, row[1], turn)).causes
-    return row[0], row[1], row[2], causes[-1].sender.id if causes else ""
+    """Return a turn's key, session and generation, and the person whose words began it."""
+    found = transitions.get(tx, turn)
+    assert found is not None, f"there is no turn {turn}"
+    began = turn_rights.beginner_of(tx, found)
+    # The id of a person on another platform, from which the session was moved, may be somebody else's here.
+    here = began is not None and _platform_of(began.key) == _platform_of(found.key)
+    return found.key, found.session, found.generation, began.person.id if began and here else ""
+
+
+def _platform_of(key: str) -> str:
+    return split_session_key(key)[1].platform
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────

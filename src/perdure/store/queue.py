@@ -21,6 +21,14 @@ from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
+from perdure.store.turn_rights import (
+    Beginner,
+    MayJoin,
+    beginner_of,
+    everybody_may_join,
+    rows_that_may_join,
+    sender_of,
+)
 
 # A message behind a command waits until the command was executed: after `/new`, "hello" goes to the new session.
 BEFORE_COMMANDS = (
@@ -34,6 +42,7 @@ _FIRST_WAITING = (
     f"{_ROW} AND {MESSAGE_WAITS} AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
     "ORDER BY position LIMIT 1"
 )
+_MESSAGES_AFTER = f"{_ROW} AND {MESSAGE_WAITS} AND kind IN ('message', 'wish') AND position > :after"
 _FOLLOWING = (
     f"{_ROW} AND {MESSAGE_WAITS} AND kind NOT IN ('command', 'aside') AND {BEFORE_COMMANDS} "
     "AND position >= :first ORDER BY position"
@@ -76,13 +85,26 @@ class Queue:
         """Say whether a message waits that is to steer the running turn."""
         return await self._database.read(lambda tx: tx.one(f"{_STEERING} LIMIT 1", key=key) is not None)
 
-    async def join(self, turn: Turn, rules: QueueRules, now: int) -> list[JournalRecord] | None:
+    async def join(
+        self, turn: Turn, rules: QueueRules, now: int, may_join: MayJoin = everybody_may_join
+    ) -> list[JournalRecord] | None:
         """Let the steering messages join a running turn, in order; None: the turn has moved on.
+
+        Those whose senders `may_join` refuses wait for a turn of their own.
 
         After return: the messages are a part of the turn, and begin no other turn.
         If we die inside: they are a part of the turn, or they still wait.
         """
-        return await self._database.write(lambda tx: _join(tx, turn, rules), key=turn.key, at=now)
+        return await self._database.write(lambda tx: _join(tx, turn, rules, may_join), key=turn.key, at=now)
+
+    async def has_joining_message(self, turn: Turn, after: int, may_join: MayJoin) -> bool:
+        """Say whether a message waits, after a position in the chat, that will join an interrupted turn."""
+
+        def transaction(tx: Tx) -> bool:
+            rows = tx.all(_MESSAGES_AFTER, key=turn.key, after=after)
+            return bool(rows and rows_that_may_join(tx, rows, turn.key, beginner_of(tx, turn), may_join))
+
+        return await self._database.read(transaction)
 
     async def expire_old(self, before: int) -> list[str]:
         """Expire the waiting messages and commands that were sent before a time; return their keys."""
@@ -103,22 +125,22 @@ class Queue:
 # ── the next turn ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def is_ready(tx: Tx, key: str, rules: QueueRules) -> bool:
+def is_ready(tx: Tx, key: str, rules: QueueRules, may_join: MayJoin) -> bool:
     """Say whether a turn may begin from the waiting messages, as far as one can tell without the lease."""
     row = _first(tx, key)
     return row is not None and (
-        _is_too_old(row, rules.too_old_before(tx.time)) or bool(_rows_of_turn(tx, key, row, rules))
+        _is_too_old(row, rules.too_old_before(tx.time)) or bool(_rows_of_turn(tx, key, row, rules, may_join))
     )
 
 
-def next_rows(tx: Tx, key: str, rules: QueueRules) -> list[Row]:
+def next_rows(tx: Tx, key: str, rules: QueueRules, may_join: MayJoin) -> list[Row]:
     """Return the rows that begin the next turn, (id, body, kind, …); none if nothing waits, or more may come.
 
     Messages that are too old expire on the way.
     """
     while (row := _first(tx, key, tx.for_update)) is not None:
         if not _is_too_old(row, rules.too_old_before(tx.time)):
-            return _rows_of_turn(tx, key, row, rules, tx.for_update)
+            return _rows_of_turn(tx, key, row, rules, may_join, tx.for_update)
         _expire(tx, key, [row[0]])
     return []
 
@@ -135,12 +157,17 @@ def _first(tx: Tx, key: str, for_update: str = "") -> Row | None:
     )
 
 
-def _rows_of_turn(tx: Tx, key: str, row: Row, rules: QueueRules, for_update: str = "") -> list[Row]:
+def _rows_of_turn(
+    tx: Tx, key: str, row: Row, rules: QueueRules, may_join: MayJoin, for_update: str = ""
+) -> list[Row]:
     """Return a message with those that share its turn; the rest of the queue is read only if some may."""
     rows, before = [row], rules.too_old_before(tx.time)
     if _as_waiting(row).may_share_turn:
         rows = [each for each in _candidate_rows(tx, key, row, for_update) if not _is_too_old(each, before)]
-    turn = messages_of_next_turn([_as_waiting(each) for each in rows])
+    beginner = Beginner(sender_of(row), key)
+    turn = messages_of_next_turn(
+        [_as_waiting(each, may_join=may_join(tx, key, beginner, sender_of(each))) for each in rows]
+    )
     if not is_due(turn, rules.quiet_ms, tx.time):
         return []
     chosen = {each.id for each in turn}
@@ -154,19 +181,20 @@ def _candidate_rows(tx: Tx, key: str, row: Row, for_update: str) -> list[Row]:
     return tx.all(f"{_FOLLOWING}{for_update}", key=key, first=row[6])
 
 
-def _as_waiting(row: Row) -> WaitingMessage:
+def _as_waiting(row: Row, *, may_join: bool = True) -> WaitingMessage:
     album = msgspec.json.decode(row[1], type=Inbound).album if row[2] == "message" else None
-    return WaitingMessage(row[0], row[3], album, row[4])
+    return WaitingMessage(row[0], row[3], album, row[4], may_join)
 
 
 # ── joining ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _join(tx: Tx, turn: Turn, rules: QueueRules) -> list[JournalRecord] | None:
+def _join(tx: Tx, turn: Turn, rules: QueueRules, may_join: MayJoin) -> list[JournalRecord] | None:
     before = rules.too_old_before(tx.time)
     rows = tx.all(f"{_STEERING}{tx.for_update}", key=turn.key)
     _expire(tx, turn.key, [row[0] for row in rows if _is_too_old(row, before)])
     rows = [row for row in rows if not _is_too_old(row, before)]
+    rows = rows_that_may_join(tx, rows, turn.key, beginner_of(tx, turn), may_join) if rows else []
     rows = attachments.before_first_pending(tx, rows) if rules.await_files else rows
     if not rows:
         return []

@@ -259,6 +259,25 @@ CREATE TABLE pair_tries (
   at BIGINT NOT NULL
 );
 
+-- Logins of the HTTP API: tokens, and the cookies that browsers got for one. Only digests of the secrets are here. A
+-- cookie without a token is one of the home's own token. `scopes` are words with commas between them.
+CREATE TABLE logins (
+  id           TEXT PRIMARY KEY,
+  kind         TEXT NOT NULL CHECK (kind IN ('token', 'cookie')),
+  name         TEXT NOT NULL,
+  digest       TEXT NOT NULL UNIQUE,
+  person       TEXT NOT NULL,
+  person_name  TEXT NOT NULL,
+  scopes       TEXT NOT NULL,
+  token        TEXT REFERENCES logins (id),
+  created_at   BIGINT NOT NULL,
+  expires_at   BIGINT,
+  last_used_at BIGINT,
+  CHECK (token IS NULL OR kind = 'cookie')
+);
+CREATE UNIQUE INDEX logins_named ON logins (name) WHERE kind = 'token';
+CREATE INDEX logins_of_token ON logins (token) WHERE token IS NOT NULL;
+
 -- Commands that go on in the background, by the directory of their keeper, on record before anything of them runs.
 -- `generation` is the number of the newest turn that they belong to. What was found in the output by the patterns
 -- (as JSON) has a notice at `noticed_at`; since then, `unnoticed` further matches were counted, and `strikes` times

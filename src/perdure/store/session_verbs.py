@@ -5,7 +5,7 @@ Each function returns a transaction for the database; runtime and operations dec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.outbox import OutboxReply
+from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
 
 
@@ -141,7 +142,7 @@ def drop(key: str, *, bound: str | None = None) -> Transaction[DropResult]:
     def transaction(tx: Tx) -> DropResult:
         turn = transitions.current_turn(tx, key)
         if turn is None or not _is_interrupted(tx, turn) or (bound is not None and turn.id != bound):
-            return DropResult(None, over=transitions.is_over(tx, bound))
+            return DropResult(None, over=transitions.is_over(tx, bound, key))
         return DropResult(turn.id if transitions.cancel(tx, turn, CancelReason.DROPPED) else None)
 
     return transaction
@@ -169,15 +170,27 @@ def suspend(key: str) -> Transaction[SuspendResult]:
 
 
 def resume(
-    key: str, run: str, request: Inbound, *, session: str = "", bound: str | None = None
+    key: str,
+    run: str,
+    request: Inbound,
+    *,
+    session: str = "",
+    bound: str | None = None,
+    may_take: Callable[[Tx, str], bool] = lambda tx, key: True,
 ) -> Transaction[ResumeResult]:
-    """Resume the bound turn, or the suspended session; with a session's id, move that session here first."""
+    """Resume the bound turn, or the suspended session; with a session's id, move that session here first.
+
+    `may_take` says whether the session of a key may be moved here; one that may not is as good as unknown.
+    """
 
     def transaction(tx: Tx) -> ResumeResult:
         turn = transitions.current_turn(tx, key)
         if session:
-            return _move_session(tx, key, session, request, turn)
-        if transitions.is_over(tx, bound):
+            found = sessions.get(tx, session)
+            if found is None or not may_take(tx, found.key):
+                return ResumeResult("unknown")
+            return _move_session(tx, key, found, request, turn)
+        if transitions.is_over(tx, bound, key):
             return ResumeResult("over")
         if turn is not None:
             ours = bound is None or turn.id == bound
@@ -200,20 +213,17 @@ def _resume_turn(tx: Tx, turn: Turn, run: str, by: Sender) -> ResumeResult:
     return ResumeResult("turn", turn.session)
 
 
-def _move_session(tx: Tx, key: str, session: str, request: Inbound, turn: Turn | None) -> ResumeResult:
+def _move_session(tx: Tx, key: str, found: Session, request: Inbound, turn: Turn | None) -> ResumeResult:
     """Move a session to this key, away from its former one: a session is never at two addresses."""
-    found = sessions.get(tx, session)
-    if found is None:
-        return ResumeResult("unknown")
     if found.key == key and found.state is SessionState.OPEN:
-        return ResumeResult("running" if turn is not None else "nothing", session)
+        return ResumeResult("running" if turn is not None else "nothing", found.id)
     there = transitions.current_turn(tx, found.key)
-    if turn is not None or (there is not None and there.session == session):
-        return ResumeResult("running", session)
+    if turn is not None or (there is not None and there.session == found.id):
+        return ResumeResult("running", found.id)
     sessions.close_current(tx, key)
-    tx.run("UPDATE sessions SET key = :key WHERE id = :id", key=key, id=session)
-    _reopen_session(tx, key, session, request)
-    return ResumeResult("session", session)
+    tx.run("UPDATE sessions SET key = :key WHERE id = :id", key=key, id=found.id)
+    _reopen_session(tx, key, found.id, request)
+    return ResumeResult("session", found.id)
 
 
 def _reopen_session(tx: Tx, key: str, session: str, request: Inbound) -> None:

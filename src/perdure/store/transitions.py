@@ -161,10 +161,16 @@ def cancel(tx: Tx, turn: Turn, why: CancelReason) -> bool:
     return transition(tx, turn, [TurnCancelled(why)], ()) is not None
 
 
-def is_over(tx: Tx, turn: str | None) -> bool:
-    """Say whether a turn is over for good: it has ended, and not by a suspension that can be resumed."""
+def is_over(tx: Tx, turn: str | None, key: str) -> bool:
+    """Say whether a turn of a key is over for good: it has ended, and not by a suspension that can be resumed.
+
+    Of a turn in the session of another key nothing is told.
+    """
     meant = get(tx, turn) if turn else None
-    return meant is not None and meant.state in FINAL_STATES and suspended_turn(tx, meant.session) != meant.id
+    session = sessions.get(tx, meant.session) if meant else None
+    if meant is None or session is None or session.key != key:
+        return False
+    return meant.state in FINAL_STATES and suspended_turn(tx, meant.session) != meant.id
 
 
 def suspended_turn(tx: Tx, session: str) -> str | None:

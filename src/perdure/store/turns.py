@@ -34,6 +34,7 @@ from perdure.store.transitions import (
     take_over,
     transition,
 )
+from perdure.store.turn_rights import MayJoin, everybody_may_join
 
 MAX_LOST = 1 << 31  # more than there are
 
@@ -49,15 +50,23 @@ class Turns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def claim(self, key: str, run: str, now: int, rules: QueueRules = UNLIMITED_RULES) -> Claim | None:
+    async def claim(
+        self,
+        key: str,
+        run: str,
+        now: int,
+        rules: QueueRules = UNLIMITED_RULES,
+        may_join: MayJoin = everybody_may_join,
+    ) -> Claim | None:
         """Claim the key's next turn: its open turn, or a new one from its queue, or else from its goal.
 
-        The rules say which messages share a turn, and which are too old.
+        The rules say which messages share a turn, and which are too old; `may_join`, whose words may join a turn
+        that somebody else began.
 
         After return: the turn is running under a new epoch of ours; nobody else claims it while we live.
         If we die inside: nothing, or a running turn that the next start finds lost.
         """
-        return await self._database.write(lambda tx: claim(tx, key, run, rules), key=key, at=now)
+        return await self._database.write(lambda tx: claim(tx, key, run, rules, may_join), key=key, at=now)
 
     async def claimable_keys(self, run: str) -> list[str]:
         """Return the keys whose next turn this run may claim, and can serve."""

@@ -22,6 +22,7 @@ from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.transitions import TURN_COLUMNS, Turn, as_turn
+from perdure.store.turn_rights import Beginner, MayJoin, everybody_may_join
 
 _LAST_TURN = (
     f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND id NOT IN ({journal.UNDONE_TURNS}) "
@@ -30,7 +31,7 @@ _LAST_TURN = (
 
 
 class UndoResult(Struct, frozen=True):
-    """The result of an undo. `outcome` is done, running, waiting, summed, unasked or nothing."""
+    """The result of an undo. `outcome` is done, running, waiting, summed, unasked, unrightful or nothing."""
 
     outcome: str
     words: str = ""  # what the turn was about
@@ -50,11 +51,18 @@ def undo_turn(key: str, by: Sender, *, before: int = MAX_POSITION) -> Transactio
 
 
 def retry_turn(
-    key: str, by: Sender, *, command: str, message: str, before: int = MAX_POSITION
+    key: str,
+    by: Sender,
+    *,
+    command: str,
+    message: str,
+    before: int = MAX_POSITION,
+    may_join: MayJoin = everybody_may_join,
 ) -> Transaction[UndoResult]:
     """Undo the last turn, and queue its message again at the position of the command of that id.
 
-    `message` is the message to reply to if the undone turn's message was written in another chat.
+    `message` is the message to reply to if the undone turn's message was written in another chat. The new turn has
+    the right of who began the first one, so `may_join` must let whoever retries it join such a turn.
     """
 
     def transaction(tx: Tx) -> UndoResult:
@@ -65,11 +73,13 @@ def retry_turn(
         asked = [cause for cause in causes if _is_from_person(tx, cause)]
         if not asked:
             return UndoResult("unasked")
+        if not may_join(tx, key, Beginner(asked[0].sender, found.key), by):
+            return UndoResult("unrightful")
         taken = _undo_turn(tx, key, found, by)
         again = Inbound(
             split_session_key(key)[1],
             asked[-1].message if found.key == key else message,
-            asked[-1].sender,
+            asked[0].sender,
             "\n\n".join(cause.text for cause in asked if cause.text),
             attachments=tuple(file for cause in asked for file in cause.attachments),
         )

@@ -28,6 +28,7 @@ from perdure.core.journal import (
 from perdure.core.messages import Attachment, Sender
 from perdure.core.recovery.decision import RecoveryPolicy
 from perdure.core.recovery.note import note_for_model
+from perdure.core.roles import ToolRights
 from perdure.errors import StoreBroken, TurnWaits
 from perdure.testing.faults import Crash
 
@@ -59,6 +60,7 @@ class RecordingTurn:
         self.key = SESSION_KEY
         self.history = history
         self.shows = shows
+        self.rights = ToolRights("owner", ("*",), ANN.id)  # of the person whose words began the turn
         self.shown: list[str] = []
         self.appends = 0
         self.over: BaseException | None = None  # the error of every further append
@@ -136,6 +138,9 @@ class RecordingTurn:
         return turn
 
     # ── what an agent uses ──────────────────────────────────────────────────────────────────────────────────
+
+    async def tool_rights(self) -> ToolRights:
+        return self.rights
 
     async def append(self, *entries: Entry) -> None:
         await asyncio.sleep(0)  # as with a real store, other tasks run before an append is saved

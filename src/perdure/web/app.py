@@ -63,7 +63,7 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
 
     `supervised` says that a supervisor restarts the gateway when its process dies.
     """
-    authenticator = Authenticator(token, HostNames(gateway.settings.web.names, loopback=loopback))
+    authenticator = Authenticator(gateway, token, HostNames(gateway.settings.web.names, loopback=loopback))
     demo = loopback and uses_only_offline_model(gateway.settings)
     app = Starlette(
         routes=authenticator.build_routes(

@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.logins import Scope
 from perdure.version import __version__
 from perdure.web.responses import ErrorResponse
 from perdure.web.routes import HTML, JSON, RouteSpec, json_response, route
@@ -21,7 +22,8 @@ API_DESCRIPTION = (
     "HTTP API tells what is meant by all this. Fields may be added: ignore those that you do not know."
 )
 LOGIN_DESCRIPTION = (
-    "What `perdure token` shows. In a browser, the cookie of the login does the same for our own pages."
+    "What `perdure token` shows, or a token that `perdure token add` made with the scope that is named here. In a "
+    "browser, the cookie of the login does the same for our own pages."
 )
 
 
@@ -31,7 +33,7 @@ class DescriptionApi:
     def __init__(self, specs: Iterable[RouteSpec]) -> None:
         self._specs = [*specs, DescriptionApi.get.__dict__["route"]]
 
-    @route("GET", "/api/openapi.json", "this table for machines: OpenAPI 3.1")
+    @route("GET", "/api/openapi.json", "this table for machines: OpenAPI 3.1", scope=Scope.READ)
     async def get(self, _: Request) -> Response:
         return json_response(openapi_document(self._specs))
 
@@ -67,7 +69,7 @@ def _operation(each: RouteSpec, refs: dict[str, Any]) -> Json:
         "summary": re.sub(
             r",? (see )?\[([^\]]+)\]\([^)]*\)", lambda link: "" if link[1] else f" {link[2]}", each.summary
         ),
-        "security": [] if each.login == "no" else [{"token": []}],
+        "security": [] if each.scope is None else [{"token": [each.scope]}],
         "parameters": _parameters(each),
         "responses": _responses(each, refs),
     }

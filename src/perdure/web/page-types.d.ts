@@ -49,7 +49,7 @@ export interface TurnMoves {
   interrupted: { reason: string };
   requeued: {};
   asked: {};
-  answered: { question: string; answer: string };
+  answered: { question: string; answer: string; by: string };
   finished: { reply: boolean };
   failed: { error: string };
   cancelled: { why: string };

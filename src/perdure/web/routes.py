@@ -13,12 +13,13 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.logins import Scope
 from perdure.runtime.gateway import Gateway
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 Method = Callable[[Any, Request], Awaitable[Response]]
-Login = Literal["no", "api", "page"]
+LoginNeed = Literal["no", "api", "page"]
 BodyTypes = type | tuple[type, ...]
 
 JSON = "application/json"
@@ -44,13 +45,14 @@ class ResponseSpec(Struct, frozen=True):
 
 
 class RouteSpec(Struct, frozen=True):
-    """One endpoint: its method and path, what it takes and returns, and whether it needs a login."""
+    """One endpoint: its method and path, what it takes and returns, and which login it needs."""
 
     operation_id: str
     method: str
     path: str
     summary: str
-    login: Login
+    login: LoginNeed
+    scope: Scope | None  # that the login must have; None only where no login is needed
     request: RequestSpec
     response: ResponseSpec
 
@@ -77,7 +79,8 @@ def route(
     path: str,
     summary: str,
     *,
-    login: Login = "api",
+    scope: Scope | None = None,
+    login: LoginNeed = "api",
     query: tuple[str, ...] = (),
     body: BodyTypes = (),
     body_media_type: str = JSON,
@@ -89,15 +92,15 @@ def route(
     The arguments are also the endpoint's row in docs/http.md and its entry in the OpenAPI description. In a path,
     `{name:path}` is for names that may hold a slash, because an encoded slash arrives decoded. `summary` describes
     the response in words, `query` names the parameters, and `body` is the type of the body, or several types of
-    which the body is one. Error responses need no mention: all of them look the same.
+    which the body is one. `scope` is what the login must let its holder do: an endpoint without a scope has to say
+    that it needs no login. Error responses need no mention: all of them look the same.
     """
     request = RequestSpec(query, body if isinstance(body, tuple) else (body,), body_media_type)
     response = ResponseSpec(None, media_type or (HTML if login == "page" else JSON), statuses)
 
     def mark(endpoint: Method) -> Method:
-        return _with_spec(
-            endpoint, RouteSpec(_operation_id(endpoint), method, path, summary, login, request, response)
-        )
+        named = (_operation_id(endpoint), method, path, summary)
+        return _with_spec(endpoint, RouteSpec(*named, login, _checked(scope, login, path), request, response))
 
     return mark
 
@@ -108,7 +111,8 @@ def json_route(
     summary: str,
     response_type: type[T],
     *,
-    login: Login = "api",
+    scope: Scope | None = None,
+    login: LoginNeed = "api",
     query: tuple[str, ...] = (),
     body: BodyTypes = (),
     statuses: tuple[int, ...] = (200,),
@@ -128,9 +132,8 @@ def json_route(
                 return json_response(found.value, found.status, found.background)
             return json_response(found, statuses[0])
 
-        return _with_spec(
-            respond, RouteSpec(_operation_id(endpoint), method, path, summary, login, request, response)
-        )
+        named = (_operation_id(endpoint), method, path, summary)
+        return _with_spec(respond, RouteSpec(*named, login, _checked(scope, login, path), request, response))
 
     return mark
 
@@ -140,6 +143,12 @@ class GatewayApi:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+
+
+def _checked(scope: Scope | None, login: LoginNeed, path: str) -> Scope | None:
+    if (scope is None) != (login == "no"):
+        raise TypeError(f"{path}: an endpoint that needs a login needs a scope, and no other has one")
+    return scope
 
 
 def _operation_id(endpoint: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from perdure.core.logins import Scope
 from perdure.core.roles import Role
 from perdure.core.session import SessionState
 from perdure.core.states import ProcessState
@@ -141,6 +142,7 @@ class ActionResource(Struct, frozen=True):
     body: dict[str, Any]
     about: str
     danger: bool
+    scope: Scope
 
 
 class AttentionItem(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import NoReturn
 from perdure.agents.api import TurnContext
 from perdure.core.journal import Entry, TurnView
 from perdure.core.messages import Attachment
+from perdure.core.roles import ToolRights
 
 
 class GuardedTurn:
@@ -52,6 +53,9 @@ class GuardedTurn:
 
     def alive(self) -> None:
         self._context.alive()
+
+    async def tool_rights(self) -> ToolRights:
+        return await self._context.tool_rights()
 
     async def append(self, *entries: Entry) -> None:
         with self._remember_end():

@@ -27,6 +27,7 @@ from perdure.core.journal import (
     ToolStarted,
     TurnView,
 )
+from perdure.core.roles import ToolRights
 from perdure.core.storable_text import to_json
 from perdure.errors import OutcomeUnknown, StepChanged, StepFailed
 
@@ -150,6 +151,13 @@ class StepContext:
     def alive(self) -> None:
         """Report progress from within a long step, so that the turn is not ended for inactivity."""
         self._context.alive()
+
+    async def tool_rights(self) -> ToolRights:
+        """The role of the person whose words began the turn, as it is now, and the tools of that role.
+
+        Steps are not held to it: the function decides which of them it runs for whom.
+        """
+        return await self._context.tool_rights()
 
     async def ask(self, question: str, options: Sequence[str] = ()) -> str:
         """Ask a person, and return what they write: one of the options, or other words.

@@ -98,6 +98,7 @@ class PendingRequest(Struct, frozen=True):
     at: int
     right: Right
     question: QuestionAsked | None = None
+    platform: str = ""  # where they requested it; empty: in the conversation itself
 
 
 def pending_request(view: TurnView) -> PendingRequest | None:
@@ -106,9 +107,10 @@ def pending_request(view: TurnView) -> PendingRequest | None:
         match record.entry:
             case TurnClaimed():
                 return None
-            case QuestionAnswered(by=by):
+            case QuestionAnswered(by=by, platform=platform):
                 asked = view.question
-                return PendingRequest(by, record.at, "approve" if asked and asked.approves else "talk", asked)
+                right: Right = "approve" if asked and asked.approves else "talk"
+                return PendingRequest(by, record.at, right, asked, platform)
             case RecoveryDecided(rule=rule, evidence={"by": str(person)}) if rule == PERSON_RULE:
                 return PendingRequest(Sender(person), record.at, "command")
     return None

@@ -77,6 +77,8 @@ UNDO_REFUSALS = {
     "summed": "I cannot go further back: what came before stands in a summary now. /new begins afresh.",
     "nothing": "There is nothing here to take back.",
     "unasked": "The last turn was not begun by a message, so there is nothing to ask again. /undo takes it back.",
+    "unrightful": "The last turn was begun by somebody who may do more here than you, so I do not ask it again "
+    "for you.",
 }
 
 

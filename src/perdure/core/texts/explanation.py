@@ -99,7 +99,7 @@ def _mark_sentence(snapshot: SessionSnapshot) -> str:
 
 
 def _last_turn_sentences(view: TurnView, now: int, ahead: int | None) -> list[str]:
-    lines = [f"The last turn {TURN_STATES[view.state]} (attempt {view.attempt})."]
+    lines = [f"The last turn {TURN_STATES[view.state]} (attempt {view.attempt}).", *_verdict_sentences(view)]
     if view.last_interruption is None:
         return [*lines, "It was never interrupted.", *_outcome_sentences(view)]
     lines.append(_interruption_sentence(view, now))
@@ -108,6 +108,15 @@ def _last_turn_sentences(view: TurnView, now: int, ahead: int | None) -> list[st
     return [
         *lines,
         *(_outcome_sentences(view) if view.state in FINAL_STATES else [f"Next: {_next_step(view, ahead)}"]),
+    ]
+
+
+def _verdict_sentences(view: TurnView) -> list[str]:
+    """Who approved or denied which calls of the turn."""
+    return [
+        texts.questions.decided(answer.text if answer.chosen else "", view.calls[call].request.tool, answer)
+        for call, answer in view.verdicts.items()
+        if call in view.calls
     ]
 
 

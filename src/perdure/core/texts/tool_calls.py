@@ -21,6 +21,14 @@ CANCELLED = "cancelled: the turn ended before this call gave a result."
 REPEATED = "not run: you have made this very call several times already. Do something else, or answer."
 
 
+def not_permitted(tool: str, role: str | None) -> str:
+    """Why a call is refused: the person whose words began the turn has no right to this tool."""
+    who = f"is a {role} here" if role else "is not known here any more"
+    return (
+        f"`{tool}` is not for this turn: the person who began it {who}. Answer without it, or say that you cannot."
+    )
+
+
 def outcome_unknown(why: str) -> str:
     return f"outcome unknown: {why} It may have run. Look before you repeat it."
 

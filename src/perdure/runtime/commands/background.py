@@ -13,6 +13,7 @@ from perdure.core.messages import Inbound
 from perdure.core.texts.explanation import TURN_STATES
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.store import answers
+from perdure.store.authorisation import Authorisation
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.inbox import MAX_POSITION
@@ -29,6 +30,7 @@ class BackgroundCommand:
         self,
         run: GatewayRun,
         max_sessions: int,
+        authorisation: Authorisation,
         run_by_name: RunByName,
     ) -> None:
         """`run_by_name` carries out another command, by its name and its arguments."""
@@ -36,6 +38,7 @@ class BackgroundCommand:
         self._clock = run.clocks.wall
         self._wakeups = run.wakeups
         self._max_sessions = max_sessions  # that may be unfinished in one chat
+        self._authorisation = authorisation
         self._run_by_name = run_by_name
 
     async def run(self, command: ChatCommand, arguments: str) -> None:
@@ -84,6 +87,7 @@ class BackgroundCommand:
 
     async def _answer_question(self, command: ChatCommand, text: str) -> None:
         now = self._clock()
+        command = replace(command, refusal=self._authorisation.refuse_answer(command.key, command.sender))
         answering = answers.answer_question(command.key, command.sender, text)
         await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from perdure.containment import contain
 from perdure.core import texts
 from perdure.core.commands import ParsedCommand, nearest_command, read_command
+from perdure.core.roles import Right
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access
@@ -69,44 +70,45 @@ class CommandLoop:
 
     async def _run_or_report_failure(self, command: ChatCommand) -> None:
         """Carry out one command. While the store is away it waits; any other failure is its answer."""
+        command = self._with_right(command, "talk")
         defects: list[BaseException] = []
 
         def report(error: BaseException) -> None:
             self._failures.report("command_failed", error, key=command.key, command=command.id)
             defects.extend([] if isinstance(error, Unavailable) else [error])
 
-        await contain(self._authorise_and_run(command), report)
+        await contain(self._run_command(command), report)
         for error in defects:
             text = texts.turns.NEWER_ENTRY if isinstance(error, NewerEntry) else texts.chat_commands.FAILED
             await self._failures.contain("not_answered", self._answer(command, text), command=command.id)
             self._run.wakeups.wake_delivery(command.key)
 
-    async def _authorise_and_run(self, command: ChatCommand) -> None:
+    async def _run_command(self, command: ChatCommand) -> None:
+        """Carry out a command. Its right is asked for in the transaction that does what it says."""
         command = replace(command, longest=self._run.connections.max_length(command.address.platform))
         words = read_command(command.text) or ParsedCommand("", command.text)
         spec = self.registry.get(words.name)
         log.info("command", name=words.name, key=command.key, command=command.id)
-        if not await self._access.may(command.key, command.sender, "talk"):
-            await self._answer(command, "")  # a person who may not talk is told nothing
-        elif spec is None:
+        if spec is None:
             near = nearest_command(words.name, self.registry)
             await self._answer(command, texts.chat_commands.unknown(words.name, near))
-        elif not await self._access.may(command.key, command.sender, spec.right):
-            await self._answer(command, texts.people.NOT_ALLOWED)
         elif words.arguments and not spec.takes_words:
-            await self._answer(command, texts.chat_commands.usage(spec.usage, words.arguments))
+            usage = texts.chat_commands.usage(spec.usage, words.arguments)
+            await self._answer(self._with_right(command, spec.right), usage)
         else:
-            await spec.run(command, words.arguments)
+            await spec.run(self._with_right(command, spec.right), words.arguments)
         self._run.wakeups.wake_delivery(command.key)
         self._run.wakeups.wake_runner(command.key)  # messages may wait behind it
 
     async def _run_by_name(self, command: ChatCommand, name: str, arguments: str) -> None:
         """Carry out the command of a name, to which another command leads."""
         spec = self.registry[name]
-        if await self._access.may(command.key, command.sender, spec.right):
-            await spec.run(command, arguments)
-        else:
-            await self._answer(command, texts.people.NOT_ALLOWED)
+        await spec.run(self._with_right(command, spec.right), arguments)
+
+    def _with_right(self, command: ChatCommand, right: Right) -> ChatCommand:
+        """Return the command as one that needs a right in its session."""
+        refusal = self._access.authorisation.refuse_command(command.key, command.sender, right)
+        return replace(command, refusal=refusal)
 
     async def _answer(self, command: ChatCommand, text: str) -> None:
         await self._commands.answer(command, text, self._clock())

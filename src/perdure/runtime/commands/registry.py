@@ -39,10 +39,10 @@ def command_registry(
     stored_before_start: Container[str],
 ) -> dict[str, CommandSpec]:
     """Return every command by its name, in the order in which `/help` lists them."""
-    session, approval = SessionCommands(run, runner), ApprovalCommands(run)
+    session, approval = SessionCommands(run, runner, access.authorisation), ApprovalCommands(run)
     goal = GoalCommand(run, limits.goal_turns)
     queue = QueueCommand(run, runner, limits.rules)
-    background = BackgroundCommand(run, limits.max_background_sessions, run_by_name)
+    background = BackgroundCommand(run, limits.max_background_sessions, access.authorisation, run_by_name)
     restart = RestartCommand(run, control, stored_before_start)
     inspect = InspectCommands(
         run, control, access, (queue.status_lines, goal.status_lines, background.status_lines)

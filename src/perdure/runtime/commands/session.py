@@ -8,6 +8,7 @@ from perdure.core.messages import Inbound
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
 from perdure.store import answers, session_verbs
+from perdure.store.authorisation import Authorisation
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.undo import UndoResult, retry_turn, undo_turn
 
@@ -17,11 +18,12 @@ TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does
 class SessionCommands:
     """Ends, renews and resumes the session of a chat, or takes its last turn back."""
 
-    def __init__(self, run: GatewayRun, runner: TurnRunner) -> None:
+    def __init__(self, run: GatewayRun, runner: TurnRunner, authorisation: Authorisation) -> None:
         self._run = run.id
         self._commands = run.store.chat_commands
         self._clock = run.clocks.wall
         self._runner = runner
+        self._authorisation = authorisation
 
     async def stop(self, command: ChatCommand, arguments: str) -> None:
         if arguments.lower() not in ("", "all"):
@@ -56,6 +58,9 @@ class SessionCommands:
             request,
             session="" if names_turn else arguments,
             bound=arguments if names_turn else _target_turn(command),
+            may_take=lambda tx, there: self._authorisation.may_reach(
+                tx, command.key, there, command.sender, "command"
+            ),
         )
         await self._commands.execute(
             command, resume, lambda resumed: texts.chat_commands.RESUME_ANSWERS[resumed.outcome], self._clock()
@@ -85,6 +90,7 @@ class SessionCommands:
             command=command.id,
             message=command.message,
             before=command.position,
+            may_join=self._authorisation.may_join,
         )
         await self._commands.execute(command, retry, _retry_text, self._clock())
 
@@ -109,6 +115,7 @@ class ApprovalCommands:
         decide = answers.decide_approval(
             command.key,
             command.sender,
+            answers.AnswerSource(command.address.platform, command.message),
             approve=approve,
             name=approval,
             bound=_target_turn(command),

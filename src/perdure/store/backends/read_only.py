@@ -1,4 +1,4 @@
-"""A database opened only for reading, without a lock, while a gateway may be using it."""
+"""A database opened without a lock, while a gateway may be using it: to be read, or for a single small write."""
 
 from __future__ import annotations
 
@@ -71,24 +71,55 @@ class ReadOnlyDatabase:
         self._connection.close()
 
 
+class SharedDatabase(ReadOnlyDatabase):
+    """Also writes, beside the gateway that holds the locks: rows of which the gateway keeps no copy in memory."""
+
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        time = wall_clock() if at is None else at
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, transaction, time)
+
+    def _write(self, transaction: Transaction[T], time: int) -> T:
+        try:
+            self._connection.execute(self._begin)
+            try:
+                result = transaction(self._make_tx(self.ids, time))
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        except self._driver_error as error:
+            raise StoreError(f"not written: {error}") from error
+        return result
+
+
 async def open_read_only(url: str) -> Database:
     """Open the database at a URL, which may be in use; refuse a missing, foreign or outdated one."""
-    opens: dict[str, Callable[[str], ReadOnlyDatabase]] = {
+    return await _open(url, ReadOnlyDatabase)
+
+
+async def open_beside_gateway(url: str) -> Database:
+    """Open the database that a running gateway uses, for a single small write."""
+    return await _open(url, SharedDatabase)
+
+
+async def _open(url: str, made: type[ReadOnlyDatabase]) -> ReadOnlyDatabase:
+    opens: dict[str, Callable[[str, type[ReadOnlyDatabase]], ReadOnlyDatabase]] = {
         "sqlite:///": _open_sqlite,
         "postgresql://": _open_postgres,
     }
     for form, opened in opens.items():
         if url.startswith(form):
-            return await asyncio.to_thread(opened, url)
+            return await asyncio.to_thread(opened, url, made)
     raise unknown_url(url)
 
 
-def _open_sqlite(url: str) -> ReadOnlyDatabase:
-    from perdure.store.backends.sqlite import (
+def _open_sqlite(url: str, made: type[ReadOnlyDatabase]) -> ReadOnlyDatabase:
+    from perdure.store.backends.sqlite import (  # only the database in use is loaded
         BUSY_TIMEOUT_MS,
+        PRAGMAS,
         SqliteTx,
         add_functions,
-    )  # only the database in use is loaded
+    )
 
     path = Path(url.removeprefix("sqlite:///"))
     if not path.exists():
@@ -96,7 +127,7 @@ def _open_sqlite(url: str) -> ReadOnlyDatabase:
     if not migrate.is_current_sqlite(path):
         raise DatabaseRefused(f"{path} was written by an older Perdure", hint=_OLDER_HINT)
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro",
+        f"{path.absolute().as_uri()}?mode={'ro' if made is ReadOnlyDatabase else 'rw'}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
@@ -107,10 +138,14 @@ def _open_sqlite(url: str) -> ReadOnlyDatabase:
     def make_tx(ids: Ids, time: int) -> Tx:
         return SqliteTx(connection, ids, wall_clock, time)
 
-    return ReadOnlyDatabase(connection, make_tx, "BEGIN", sqlite3.Error)
+    if made is ReadOnlyDatabase:
+        return made(connection, make_tx, "BEGIN", sqlite3.Error)
+    for pragma in PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+    return made(connection, make_tx, "BEGIN IMMEDIATE", sqlite3.Error)
 
 
-def _open_postgres(url: str) -> ReadOnlyDatabase:
+def _open_postgres(url: str, made: type[ReadOnlyDatabase]) -> ReadOnlyDatabase:
     import psycopg
 
     from perdure.store.backends.postgres import PostgresTx
@@ -127,8 +162,8 @@ def _open_postgres(url: str) -> ReadOnlyDatabase:
     except BaseException:
         connection.close()
         raise
-    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-    return ReadOnlyDatabase(connection, lambda ids, time: PostgresTx(connection, ids, time), begin, psycopg.Error)
+    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if made is ReadOnlyDatabase else "BEGIN"
+    return made(connection, lambda ids, time: PostgresTx(connection, ids, time), begin, psycopg.Error)
 
 
 def _check_postgres(connection: _DriverConnection) -> None:

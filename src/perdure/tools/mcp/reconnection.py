@@ -118,6 +118,7 @@ class ReconnectingServer:
             effect,
             offered.input_schema,
             MAX_SENDS * self._server.startup_timeout + self._server.timeout + TIMEOUT_MARGIN_SECONDS,
+            server=self._server.name,
         )
 
     async def _call_tool(self, tool: str, effect: Effect, use: Use) -> str:

@@ -79,6 +79,9 @@ DANGEROUS_COMMANDS: dict[str, str] = {
     "it changes accounts": """
         userdel *; useradd *; usermod *; deluser *; adduser *; groupdel *; groupadd *; groupmod *; passwd *;
         chpasswd *; chage *; chsh *; visudo *; vipw *""",
+    "it gives orders to the gateway itself": """
+        perdure token *; perdure people *; perdure pair *; perdure chat *; perdure resume *; perdure drop *;
+        perdure suspend *; perdure erase *; perdure import *; perdure stop *; perdure restart *""",
     "it ends processes": "kill *; pkill *; killall *; killall5 *; skill *; xkill *; fuser ** -k *",
     "it stops or restarts the machine": """
         shutdown *; reboot *; halt *; poweroff *; init *; telinit *; kexec *; systemctl ** reboot *;

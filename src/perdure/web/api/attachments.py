@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from perdure.core import texts
+from perdure.core.logins import Scope
 from perdure.core.messages import Attachment
 from perdure.core.states import AttachmentState
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, NotFound
@@ -31,6 +32,7 @@ class AttachmentApi(GatewayApi):
         UploadResponse,
         query=("name",),
         statuses=(201,),
+        scope=Scope.CHAT,
     )
     async def upload(self, request: Request) -> UploadResponse:
         """Store a file: the body of the request is its bytes."""
@@ -51,7 +53,7 @@ class AttachmentApi(GatewayApi):
             raise HttpRefusal(503, problem, texts.http.MAKE_ROOM) from error
         return UploadResponse(stored.id, stored.name, stored.size or 0, stored.media_type)
 
-    @route("GET", "/api/attachments/{id}", "gives a file back", media_type="*/*")
+    @route("GET", "/api/attachments/{id}", "gives a file back", media_type="*/*", scope=Scope.READ)
     async def get(self, request: Request) -> Response:
         """Send a file as a download, which a browser saves and does not show."""
         name = request.path_params["id"]

@@ -11,9 +11,9 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure.core import texts
 from perdure.core.address import Address, session_key, split_session_key
+from perdure.core.logins import Scope, message_scope
 from perdure.core.messages import Inbound
 from perdure.core.queue import Fate
-from perdure.core.roles import TOKEN_HOLDER
 from perdure.operations.inspect import waits_for
 from perdure.operations.resources import cut_page
 from perdure.platforms.web import WebAdapter
@@ -21,6 +21,7 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import Session
 from perdure.web.api.attachments import find_uploads
 from perdure.web.api.events import EventCursor, stream_events
+from perdure.web.auth.login import login_of, require_scope
 from perdure.web.requests import (
     ID_PATTERN,
     read_chat_address,
@@ -52,7 +53,13 @@ _POSITION = re.compile(r"[0-9]{1,18}")
 
 
 class ChatListApi(GatewayApi):
-    @json_route("GET", "/api/chats", "the chats that were used last, newest first, at most 50", ChatListResponse)
+    @json_route(
+        "GET",
+        "/api/chats",
+        "the chats that were used last, newest first, at most 50",
+        ChatListResponse,
+        scope=Scope.READ,
+    )
     async def recent(self, _: Request) -> ChatListResponse:
         prefix = session_key(self._gateway.settings.agent.name, Address("web", "dm", "x"))[:-1]
         found = await self._gateway.store.sessions.recent_by_prefix(prefix, MAX_CHATS)
@@ -77,12 +84,14 @@ class ChatApi:
         StoredMessageResponse,
         body=NewMessageRequest,
         statuses=(202, 200),
+        scope=Scope.CHAT,
     )
     async def write(self, request: Request) -> JsonReply[StoredMessageResponse]:
         """Store a message for the agent."""
         address, body = read_chat_address(request), await read_new_message(request)
-        files = await find_uploads(self._gateway, body.attachments)
-        stored = await self._web.submit(Inbound(address, body.id, TOKEN_HOLDER, body.text, attachments=files))
+        require_scope(request, message_scope(body.text))
+        files, person = await find_uploads(self._gateway, body.attachments), login_of(request).person
+        stored = await self._web.submit(Inbound(address, body.id, person, body.text, attachments=files))
         if stored.fate is Fate.FULL:
             cap = self._gateway.settings.queue.cap
             raise HttpRefusal(429, texts.queue.refused_as_full(cap), texts.http.WAIT_FOR_ANSWERS)
@@ -97,13 +106,15 @@ class ChatApi:
         "gives a message that has not begun other words, see [below](#change-a-message)",
         ChangedMessageResponse,
         body=EditMessageRequest,
+        scope=Scope.CHAT,
     )
     async def change(self, request: Request) -> ChangedMessageResponse:
         """Change the text of a message whose turn has not begun."""
         name, address = request.path_params["id"], read_chat_address(request)
-        text = await read_new_text(request)
+        text, person = await read_new_text(request), login_of(request).person
+        require_scope(request, message_scope(text))
         return await self._submit_change(
-            Inbound(address, name, TOKEN_HOLDER, text, kind="edit", version=secrets.token_hex(8))
+            Inbound(address, name, person, text, kind="edit", version=secrets.token_hex(8))
         )
 
     @json_route(
@@ -111,12 +122,12 @@ class ChatApi:
         "/api/chats/{chat:path}/messages/{id:path}",
         "takes a message back that has not begun",
         ChangedMessageResponse,
+        scope=Scope.CHAT,
     )
     async def take_back(self, request: Request) -> ChangedMessageResponse:
         """Delete a message whose turn has not begun."""
-        return await self._submit_change(
-            Inbound(read_chat_address(request), request.path_params["id"], TOKEN_HOLDER, "", kind="delete")
-        )
+        address, person = read_chat_address(request), login_of(request).person
+        return await self._submit_change(Inbound(address, request.path_params["id"], person, "", kind="delete"))
 
     async def _submit_change(self, change: Inbound) -> ChangedMessageResponse:
         stored = await self._web.submit(change)
@@ -135,6 +146,7 @@ class ChatApi:
         "what is in the chat, in order",
         MessageListResponse,
         query=("after",),
+        scope=Scope.READ,
     )
     async def read(self, request: Request) -> MessageListResponse:
         """A page of the messages in a chat."""
@@ -149,6 +161,7 @@ class ChatApi:
         "what happens in the chat, as it happens",
         query=("after",),
         media_type=EVENT_STREAM,
+        scope=Scope.READ,
     )
     async def events(self, request: Request) -> Response:
         """Stream the events of a chat, from the reader's cursor on."""
@@ -158,7 +171,7 @@ class ChatApi:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         if request.method == "HEAD":  # its response has no body, and must not wait for the end of the stream
             return Response(None, headers=headers, media_type=EVENT_STREAM)
-        stream = stream_events(self._gateway, self._web, key, cursor)
+        stream = stream_events(self._gateway, self._web, key, cursor, request.state.is_logged_in)
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
     def _read_session_key(self, request: Request) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 
+from perdure.core.logins import Scope
 from perdure.settings import Settings
 from perdure.tools.offline_tools import recent_runs
 from perdure.web.routes import JsonReply, json_route
@@ -37,13 +38,18 @@ class DemoApi:
         "kills the gateway with `SIGKILL`; only [in the demo](web.md#the-demo)",
         KillResponse,
         statuses=(202,),
+        scope=Scope.OPERATE,
     )
     async def kill(self, _: Request) -> JsonReply[KillResponse]:
         """Send the response, then end this process with SIGKILL: it writes and closes nothing any more."""
         return JsonReply(KillResponse(os.getpid()), 202, BackgroundTask(os.kill, os.getpid(), signal.SIGKILL))
 
     @json_route(
-        "GET", "/api/demo/runs", "how often each step of a script really ran; only in the demo", StepRunsResponse
+        "GET",
+        "/api/demo/runs",
+        "how often each step of a script really ran; only in the demo",
+        StepRunsResponse,
+        scope=Scope.READ,
     )
     async def runs(self, _: Request) -> StepRunsResponse:
         """The runs of each step, counted from the log that steps write themselves, not from the journal."""

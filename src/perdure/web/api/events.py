@@ -7,7 +7,7 @@ store has everything behind them. So a reader misses nothing while it, or the ga
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -56,12 +56,14 @@ class EventCursor(Struct, frozen=True):
         return f"{self.position}.{self.session}.{self.seq}"
 
 
-async def stream_events(gateway: Gateway, web: WebAdapter, key: str, cursor: EventCursor) -> AsyncIterator[str]:
-    """Every event behind the cursor, then each new event, until the gateway has stopped."""
+async def stream_events(
+    gateway: Gateway, web: WebAdapter, key: str, cursor: EventCursor, is_logged_in: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[str]:
+    """Every event behind the cursor, then each new event, until the gateway has stopped or the login has ended."""
     address = split_session_key(key)[1]
     with gateway.feed.subscribe(key) as wakeup, web.subscribe(address, wakeup.wake) as live:
         sent = None
-        while gateway.phase is not Phase.STOPPED:
+        while gateway.phase is not Phase.STOPPED and await _still_counts(is_logged_in):
             phase, paused = gateway.phase, gateway.loops.recoverer.paused
             if sent != (phase, paused):
                 sent = phase, paused
@@ -82,6 +84,14 @@ async def stream_events(gateway: Gateway, web: WebAdapter, key: str, cursor: Eve
             if not batch:
                 yield ": still here\n\n"
                 await wakeup.wait(KEEP_ALIVE_SECONDS)
+
+
+async def _still_counts(is_logged_in: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether the reader's login still counts; while the store is away, nobody can say that it does not."""
+    try:
+        return await is_logged_in()
+    except Unavailable:
+        return True
 
 
 def _encode_event(name: str, data: Any, cursor: EventCursor | None = None) -> str:
@@ -203,6 +213,7 @@ def _turn_event_fields(turn: str, entry: Entry) -> dict[str, Any]:
         case TurnCancelled():
             return {"why": entry.why}
         case QuestionAnswered():
-            return {"question": question_id(turn, entry.question), "answer": entry.text}
+            by = texts.questions.answered_by(entry)
+            return {"question": question_id(turn, entry.question), "answer": entry.text, "by": by}
         case _:
             return {}

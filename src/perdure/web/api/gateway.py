@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from perdure.core import texts
+from perdure.core.logins import Scope
 from perdure.operations.configuration import effective_settings
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.web.routes import GatewayApi, JsonReply, json_route
@@ -51,7 +52,11 @@ class HealthApi(GatewayApi):
 
 class ConfigurationApi(GatewayApi):
     @json_route(
-        "GET", "/api/config", "the settings in effect, without the secrets among them", ConfigurationResponse
+        "GET",
+        "/api/config",
+        "the settings in effect, without the secrets among them",
+        ConfigurationResponse,
+        scope=Scope.READ,
     )
     async def get(self, _: Request) -> ConfigurationResponse:
         settings = self._gateway.settings

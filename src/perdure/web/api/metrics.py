@@ -12,6 +12,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.logins import Scope
 from perdure.core.states import RunEnding
 from perdure.core.turn import OPEN_STATES
 from perdure.errors import Unavailable
@@ -75,7 +76,13 @@ class MetricsApi:
         self._last_recoveries: RecoveryCounts | None = None
         self._recount_at = 0.0
 
-    @route("GET", "/metrics", "[figures](operations.md#metrics) for Prometheus", media_type=METRICS_MEDIA_TYPE)
+    @route(
+        "GET",
+        "/metrics",
+        "[figures](operations.md#metrics) for Prometheus",
+        media_type=METRICS_MEDIA_TYPE,
+        scope=Scope.READ,
+    )
     async def scrape(self, _: Request) -> Response:
         samples = [
             *self._gateway_samples(),

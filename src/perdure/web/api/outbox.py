@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from perdure.core import texts
 from perdure.core.delivery import OutboxVerb
+from perdure.core.logins import Scope
 from perdure.operations.outbox import find_delivery, list_deliveries, outbox_verb_response
 from perdure.operations.resources import OutboxResponse, OutboxVerbResponse
 from perdure.web.requests import read_after, read_delivery_states, read_path_id
@@ -22,6 +23,7 @@ class OutboxApi(GatewayApi):
         "replies, newest first, of one or more `state`s; `after` pages by `next`",
         OutboxResponse,
         query=("state", "after"),
+        scope=Scope.READ,
     )
     async def list(self, request: Request) -> OutboxResponse:
         states, after = read_delivery_states(request), read_after(request, "reply")
@@ -32,6 +34,7 @@ class OutboxApi(GatewayApi):
         "/api/outbox/{id}/{verb}",
         "`resend` or `drop` a reply, see [below](#look-after-replies)",
         OutboxVerbResponse,
+        scope=Scope.OPERATE,
     )
     async def act(self, request: Request) -> OutboxVerbResponse:
         """Apply `resend` or `drop` to a reply."""

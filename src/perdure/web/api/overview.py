@@ -11,6 +11,7 @@ from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.entries import QuestionAsked
 from perdure.core.journal import TurnView, fold
+from perdure.core.logins import Login, Scope
 from perdure.core.turn import TurnState
 from perdure.operations.outbox import delivery_resource
 from perdure.operations.resources import DeliveryResource
@@ -21,7 +22,15 @@ from perdure.store.transitions import Turn
 from perdure.version import __version__
 from perdure.web.api.gateway import gateway_status, read_unserved
 from perdure.web.api.people import people_verbs
-from perdure.web.pages.actions import delivery_actions, make_action, resume_actions, turn_actions
+from perdure.web.auth.login import login_of
+from perdure.web.pages.actions import (
+    allowed_actions,
+    approval_note,
+    delivery_actions,
+    make_action,
+    resume_actions,
+    turn_actions,
+)
 from perdure.web.pages.filters import chat_label
 from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas import AttentionItem, OverviewResponse, PlatformStatusResource
@@ -37,13 +46,14 @@ class OverviewApi(GatewayApi):
         "/api/overview",
         "how the gateway is, what needs somebody, and what to do about it",
         OverviewResponse,
+        scope=Scope.READ,
     )
-    async def get(self, _: Request) -> OverviewResponse:
-        return await read_overview(self._gateway)
+    async def get(self, request: Request) -> OverviewResponse:
+        return await read_overview(self._gateway, login_of(request))
 
 
-async def read_overview(gateway: Gateway) -> OverviewResponse:
-    """Everything that the first page of the console shows."""
+async def read_overview(gateway: Gateway, login: Login) -> OverviewResponse:
+    """Everything that the first page of the console shows, with the actions that a login may take."""
     store = gateway.store
     running = await store.turns.open([TurnState.RUNNING, TurnState.QUEUED], MAX_ITEMS_PER_KIND)
     decisions = (await list_decisions(store, limit=RECENT_DECISIONS)).decisions
@@ -53,10 +63,16 @@ async def read_overview(gateway: Gateway) -> OverviewResponse:
         model=gateway.settings.model.name,
         adapters=_platform_statuses(gateway),
         well=texts.console.NOTHING_WAITS,
-        attention=await attention_items(gateway),
+        attention=[_for_login(item, login) for item in await attention_items(gateway)],
         turns=[turn_resource(turn) for turn in running],
         decisions=decisions[:RECENT_DECISIONS],
     )
+
+
+def _for_login(item: AttentionItem, login: Login) -> AttentionItem:
+    """An item without the actions that the login may not take; of an approval, it says who may decide."""
+    detail = f"{item.detail} {approval_note(item.acts, login)}".strip()
+    return structs.replace(item, acts=allowed_actions(item.acts, login), detail=detail)
 
 
 def _platform_statuses(gateway: Gateway) -> list[PlatformStatusResource]:

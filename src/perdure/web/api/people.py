@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 
 from perdure.core import texts
+from perdure.core.logins import Scope
 from perdure.operations.people import PeopleChange, PeopleVerbs
 from perdure.operations.resources import PeopleResponse
 from perdure.runtime.gateway import Gateway
@@ -45,6 +46,7 @@ class PeopleApi(GatewayApi):
         "who is known and who asks to be let in, see [below](#people); `after` pages by `place`",
         PeopleResponse,
         query=("after",),
+        scope=Scope.READ,
     )
     async def list(self, request: Request) -> PeopleResponse:
         return await people_verbs(self._gateway).page(read_people_after(request))
@@ -55,6 +57,7 @@ class PeopleApi(GatewayApi):
         "`pair`, `add`, `role` or `remove` somebody",
         PersonChangeResponse,
         body=tuple(REQUEST_TYPES.values()),
+        scope=Scope.OPERATE,
     )
     async def act(self, request: Request) -> PersonChangeResponse:
         """Apply `pair`, `add`, `role` or `remove` to a person."""

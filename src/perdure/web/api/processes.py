@@ -9,6 +9,7 @@ from msgspec import structs
 from starlette.requests import Request
 
 from perdure.core import texts
+from perdure.core.logins import Scope
 from perdure.core.states import ProcessState
 from perdure.operations.resources import cut_page
 from perdure.runtime.gateway import Gateway
@@ -30,6 +31,7 @@ class ProcessApi(GatewayApi):
         "processes in the background, and what became of them; `after` pages by id",
         ProcessListResponse,
         query=("after", "order"),
+        scope=Scope.READ,
     )
     async def list(self, request: Request) -> ProcessListResponse:
         after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"
@@ -43,6 +45,7 @@ class ProcessApi(GatewayApi):
         "one process with its output, from `offset` on or the end of it",
         ProcessOutputResponse,
         query=("offset",),
+        scope=Scope.READ,
     )
     async def get(self, request: Request) -> ProcessOutputResponse:
         """One process with some of its output: from `offset` on, or the end of it."""

@@ -8,6 +8,7 @@ from msgspec import structs
 from starlette.requests import Request
 
 from perdure.core import texts
+from perdure.core.logins import Scope
 from perdure.errors import StillRuns
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
 from perdure.operations.resources import DecisionListResponse, SessionResource, TurnTimelineResponse, cut_page
@@ -29,7 +30,7 @@ PAGE_SIZE = 100
 
 
 class SessionApi(GatewayApi):
-    @json_route("GET", "/api/status", "how the gateway is", StatusResponse)
+    @json_route("GET", "/api/status", "how the gateway is", StatusResponse, scope=Scope.READ)
     async def status(self, _: Request) -> StatusResponse:
         return await gateway_status(self._gateway)
 
@@ -39,6 +40,7 @@ class SessionApi(GatewayApi):
         "sessions with their recovery state, see [below](#look-after-sessions); `after` pages by id",
         SessionListResponse,
         query=("state", "turn", "key", "order", "after"),
+        scope=Scope.READ,
     )
     async def list(self, request: Request) -> SessionListResponse:
         after, which = read_after(request, "session"), read_session_filter(request.query_params)
@@ -51,6 +53,7 @@ class SessionApi(GatewayApi):
         "one session, by its id or key, why it stands as it does, and its turns",
         SessionResource,
         query=("after",),
+        scope=Scope.READ,
     )
     async def get(self, request: Request) -> SessionResource:
         store, session = self._gateway.store, await self._find_session(request)
@@ -64,6 +67,7 @@ class SessionApi(GatewayApi):
         "/api/sessions/{session:path}/{verb}",
         "`resume`, `drop`, `stop`, `suspend` or `erase` it",
         SessionVerbResponse,
+        scope=Scope.OPERATE,
     )
     async def act(self, request: Request) -> SessionVerbResponse:
         """Apply `resume`, `drop`, `stop`, `suspend` or `erase` to a session."""
@@ -91,7 +95,9 @@ class SessionApi(GatewayApi):
             raise HttpRefusal(409, error.message, error.hint or "") from error
         return SessionVerbResponse(name, "erase", bool(erased), erased)
 
-    @json_route("POST", "/api/resume", "lets go on what a crash loop has paused", ResumeAllResponse)
+    @json_route(
+        "POST", "/api/resume", "lets go on what a crash loop has paused", ResumeAllResponse, scope=Scope.OPERATE
+    )
     async def resume_all(self, _: Request) -> ResumeAllResponse:
         return ResumeAllResponse(await self._gateway.operator_verbs.lift_recovery_pause())
 
@@ -105,6 +111,7 @@ class TurnApi(GatewayApi):
         "/api/turns/{id}",
         "the whole life of a turn, see [below](#look-into-a-turn)",
         TurnTimelineResponse,
+        scope=Scope.READ,
     )
     async def get(self, request: Request) -> TurnTimelineResponse:
         return await turn_timeline(self._gateway.store, read_path_id(request, "id", "turn"))
@@ -115,6 +122,7 @@ class TurnApi(GatewayApi):
         "what recovery decided, in words, newest first; `after` pages by `next`",
         DecisionListResponse,
         query=("after",),
+        scope=Scope.READ,
     )
     async def decisions(self, request: Request) -> DecisionListResponse:
         return await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)

@@ -1,34 +1,30 @@
-"""The login cookie: signed with the token, which cannot be derived from the cookie."""
+"""The login cookie: a random secret, of which the store has a digest that depends on the home's token."""
 
 from __future__ import annotations
 
 import hmac
 import re
-
-from perdure.web.auth.token import tokens_match
+import secrets
 
 COOKIE_MAX_AGE_SECONDS = 30 * 24 * 60 * 60
-_COOKIE_PATTERN = re.compile(r"([0-9]{1,12})\.([0-9a-f]{64})")
+_COOKIE_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 class LoginCookie:
-    """Issues and checks cookies; a new token makes every earlier cookie invalid."""
+    """Makes the digests of cookies. With another token in the home, that of every earlier cookie is another."""
 
     def __init__(self, token: str) -> None:
         self._token = token
         # Browsers send a cookie to every port of a host, and several gateways may run on one host.
-        self.name = f"perdure_{self._sign('name')[:8]}"
+        self.name = f"perdure_{self._keyed_digest('name')[:8]}"
 
-    def issue(self, issued_at: int) -> str:
-        """A cookie for a login at this second."""
-        return f"{issued_at}.{self._sign(f'login {issued_at}')}"
+    def digest(self, cookie: str) -> str | None:
+        """The digest by which a cookie is stored; None: no cookie of ours looks like this."""
+        return self._keyed_digest(f"cookie {cookie}") if _COOKIE_PATTERN.fullmatch(cookie) else None
 
-    def is_valid(self, cookie: str, now: int) -> bool:
-        """Whether this object issued the cookie, at most `COOKIE_MAX_AGE_SECONDS` ago."""
-        found = _COOKIE_PATTERN.fullmatch(cookie)
-        if found is None or not tokens_match(cookie, self.issue(int(found[1]))):
-            return False
-        return 0 <= now - int(found[1]) <= COOKIE_MAX_AGE_SECONDS
-
-    def _sign(self, text: str) -> str:
+    def _keyed_digest(self, text: str) -> str:
         return hmac.digest(self._token.encode(), f"perdure {text}".encode(), "sha256").hex()
+
+
+def new_cookie() -> str:
+    return secrets.token_urlsafe(32)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
 from perdure.core import texts
 from perdure.core.entries import QuestionAsked
+from perdure.core.logins import Login, Scope
 from perdure.core.messages import question_id
 from perdure.core.session import SessionState
 from perdure.core.turn import TurnState
@@ -16,6 +18,7 @@ from perdure.store.transitions import Turn
 from perdure.web.pages.filters import chat_label
 from perdure.web.schemas import ActionResource
 
+ACTION_SCOPES = {"approve": Scope.APPROVE, "deny": Scope.APPROVE, "answer": Scope.CHAT}  # others: `operate`
 DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
 _STOPPABLE_STATES = (TurnState.QUEUED, TurnState.RUNNING, TurnState.WAITING)
 
@@ -26,8 +29,26 @@ def make_action(
     """One button, with the texts of its action; `label` replaces the usual label."""
     usual_label, question, means = texts.console.ACTIONS[name]
     return ActionResource(
-        label or usual_label, question, means, path, body or {}, about, name in DANGEROUS_ACTIONS
+        label or usual_label,
+        question,
+        means,
+        path,
+        body or {},
+        about,
+        name in DANGEROUS_ACTIONS,
+        ACTION_SCOPES.get(name, Scope.OPERATE),
     )
+
+
+def allowed_actions(actions: Iterable[ActionResource], login: Login) -> list[ActionResource]:
+    """The actions that a login may take: no page shows a button that is refused."""
+    return [action for action in actions if action.scope in login.scopes]
+
+
+def approval_note(actions: Iterable[ActionResource], login: Login) -> str:
+    """What stands in the place of the buttons of an approval, if the login may not press them."""
+    decides = any(action.scope is Scope.APPROVE for action in actions)
+    return texts.logins.WHO_MAY_APPROVE if decides and Scope.APPROVE not in login.scopes else ""
 
 
 def session_actions(session: Session, open_turn: Turn | None) -> list[ActionResource]:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from perdure.core import texts
 from perdure.core.delivery import DeliveryState
+from perdure.core.logins import Scope
 from perdure.errors import NotFound, Unavailable
 from perdure.operations.configuration import effective_settings
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
@@ -22,6 +23,7 @@ from perdure.operations.timeline import list_decisions, list_turns, turn_timelin
 from perdure.web.api.overview import pending_question, read_overview
 from perdure.web.api.people import people_verbs
 from perdure.web.api.processes import process_resource, read_process_output
+from perdure.web.auth.login import login_of
 from perdure.web.pages import actions
 from perdure.web.pages.rendering import render_page
 from perdure.web.pages.timeline import timeline_diagrams, timeline_rows
@@ -61,12 +63,17 @@ def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
 class ConsolePages(GatewayApi):
     """The pages only read; their buttons post to the API."""
 
-    @route("GET", "/console", "the console: how the gateway is, and what needs somebody", login="page")
+    @route(
+        "GET",
+        "/console",
+        "the console: how the gateway is, and what needs somebody",
+        login="page",
+        scope=Scope.READ,
+    )
     @errors_as_page
-    async def overview(self, _: Request) -> Response:
-        return await self._render(
-            "overview", "/api/overview", **structs.asdict(await read_overview(self._gateway))
-        )
+    async def overview(self, request: Request) -> Response:
+        found = await read_overview(self._gateway, login_of(request))
+        return await self._render("overview", "/api/overview", **structs.asdict(found))
 
     @route(
         "GET",
@@ -74,6 +81,7 @@ class ConsolePages(GatewayApi):
         "the sessions, newest first",
         login="page",
         query=("state", "turn", "key", "after"),
+        scope=Scope.READ,
     )
     @errors_as_page
     async def sessions(self, request: Request) -> Response:
@@ -84,23 +92,31 @@ class ConsolePages(GatewayApi):
         values = {"sessions": sessions, "chosen": chosen, "older_url": older}
         return await self._render("sessions", _json_url("/api/sessions", request, order="newest"), **values)
 
-    @route("GET", "/console/sessions/{session:path}", "one session, and its turns", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/sessions/{session:path}",
+        "one session, and its turns",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def session(self, request: Request) -> Response:
         store = self._gateway.store
         session = await find_session(store, read_session_name(request))
         turns, more = await list_turns(store, session.id, read_after(request, "turn"), PAGE_SIZE)
         older = _next_page_url(request, turns[-1].id) if more else None
+        possible = actions.session_actions(session, await store.turns.current(session.key))
         values = {
             "session": await session_resource(store, session),
             "why": await explain_session(store, session.id, self._gateway.operator_verbs.clock),
-            "actions": actions.session_actions(session, await store.turns.current(session.key)),
+            "actions": actions.allowed_actions(possible, login_of(request)),
             "turns": turns,
             "older_url": older,
         }
         return await self._render("session", _json_url(f"/api/sessions/{session.id}", request), **values)
 
-    @route("GET", "/console/turns/{id}", "the life of a turn, drawn to scale", login="page")
+    @route("GET", "/console/turns/{id}", "the life of a turn, drawn to scale", login="page", scope=Scope.READ)
     @errors_as_page
     async def turn(self, request: Request) -> Response:
         name = read_path_id(request, "id", "turn")
@@ -111,11 +127,19 @@ class ConsolePages(GatewayApi):
             "turn": timeline,
             "diagrams": timeline_diagrams(timeline, self._gateway.operator_verbs.clock()),
             "rows": timeline_rows(timeline),
-            "actions": possible,
+            "actions": actions.allowed_actions(possible, login_of(request)),
+            "note": actions.approval_note(possible, login_of(request)),
         }
         return await self._render("turn", f"/api/turns/{name}", **values)
 
-    @route("GET", "/console/decisions", "what recovery decided, and why", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/decisions",
+        "what recovery decided, and why",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def decisions(self, request: Request) -> Response:
         found = await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
@@ -123,12 +147,20 @@ class ConsolePages(GatewayApi):
         json_url = _json_url("/api/decisions", request)
         return await self._render("decisions", json_url, decisions=found.decisions, older_url=older)
 
-    @route("GET", "/console/outbox", "replies, and what to do about them", login="page", query=("state", "after"))
+    @route(
+        "GET",
+        "/console/outbox",
+        "replies, and what to do about them",
+        login="page",
+        query=("state", "after"),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def outbox(self, request: Request) -> Response:
         states = read_delivery_states(request)
         found = await list_deliveries(self._gateway.store, states, read_after(request, "reply"), PAGE_SIZE)
-        rows = [(each, actions.delivery_actions(each)) for each in found.outbox]
+        login = login_of(request)
+        rows = [(each, actions.allowed_actions(actions.delivery_actions(each), login)) for each in found.outbox]
         older = _next_page_url(request, found.next) if found.next else None
         values = {
             "rows": rows,
@@ -138,7 +170,14 @@ class ConsolePages(GatewayApi):
         }
         return await self._render("outbox", _json_url("/api/outbox", request), **values)
 
-    @route("GET", "/console/processes", "processes in the background", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/processes",
+        "processes in the background",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def processes(self, request: Request) -> Response:
         after = read_after(request, "process")
@@ -149,7 +188,13 @@ class ConsolePages(GatewayApi):
         json_url = _json_url("/api/processes", request, order="newest")
         return await self._render("processes", json_url, processes=shown, older_url=older)
 
-    @route("GET", "/console/processes/{id}", "one process, with its output as it comes", login="page")
+    @route(
+        "GET",
+        "/console/processes/{id}",
+        "one process, with its output as it comes",
+        login="page",
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def process(self, request: Request) -> Response:
         name = read_path_id(request, "id", "process")
@@ -159,20 +204,35 @@ class ConsolePages(GatewayApi):
         found = await read_process_output(self._gateway, process, None)
         return await self._render("process", f"/api/processes/{name}", process=found)
 
-    @route("GET", "/console/people", "who may talk to the agent, and who asks to", login="page", query=("after",))
+    @route(
+        "GET",
+        "/console/people",
+        "who may talk to the agent, and who asks to",
+        login="page",
+        query=("after",),
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def people(self, request: Request) -> Response:
-        found = await people_verbs(self._gateway).page(read_people_after(request))
+        found, login = await people_verbs(self._gateway).page(read_people_after(request)), login_of(request)
         values = {
-            "people": [(each, actions.person_actions(each)) for each in found.people],
+            "people": [
+                (each, actions.allowed_actions(actions.person_actions(each), login)) for each in found.people
+            ],
             "configured": found.configured or [],
             "requests": found.requests or [],
             "further_url": _next_page_url(request, found.people[-1].place) if found.more else None,
-            "pairing": actions.make_action("pair", "/api/people/pair"),
+            "pair_actions": actions.allowed_actions([actions.make_action("pair", "/api/people/pair")], login),
         }
         return await self._render("people", _json_url("/api/people", request), **values)
 
-    @route("GET", "/console/config", "the settings in effect, without the secrets among them", login="page")
+    @route(
+        "GET",
+        "/console/config",
+        "the settings in effect, without the secrets among them",
+        login="page",
+        scope=Scope.READ,
+    )
     @errors_as_page
     async def config(self, _: Request) -> Response:
         settings = self._gateway.settings

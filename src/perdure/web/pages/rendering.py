@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from perdure.core.logins import Scope, encode_scopes
 from perdure.core.printable_text import printable_text
 from perdure.runtime.gateway import Gateway
 from perdure.web.pages.filters import FILTERS
@@ -97,19 +98,21 @@ class ChatPage:
         self._demo = demo
         self._supervised = supervised  # whether a supervisor restarts the gateway when its process dies
 
-    @route("GET", "/", "the chat page, with a new chat", login="page")
-    async def new(self, _: Request) -> Response:
-        return self._render()
+    @route("GET", "/", "the chat page, with a new chat", login="page", scope=Scope.READ)
+    async def new(self, request: Request) -> Response:
+        return self._render(request)
 
-    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page")
-    async def existing(self, _: Request) -> Response:
+    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page", scope=Scope.READ)
+    async def existing(self, request: Request) -> Response:
         """The page's script reads the name of the chat from the URL."""
-        return self._render()
+        return self._render(request)
 
-    def _render(self) -> Response:
+    def _render(self, request: Request) -> Response:
+        scopes: frozenset[Scope] = request.state.login.scopes
         return render_page(
             "chat.html",
-            demo=self._demo,
+            demo=self._demo and scopes >= {Scope.CHAT, Scope.OPERATE},
+            scopes=encode_scopes(scopes),
             supervised=self._supervised,
             commands=list(self._gateway.loops.commands.registry.values()),
         )

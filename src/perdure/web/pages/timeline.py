@@ -308,4 +308,5 @@ def _span_row(span: Span) -> TimelineRow:
     what = f"model {span.name}" if span.kind == "model" else span.name
     code = json.encode(span.arguments).decode() if span.arguments else ""
     outcome, more = span.outcome or "goes on", {"name": span.id, "attempt": span.attempt, "code": code}
-    return _make_row(span.at, span.until, what, outcome, span.text, **more)
+    detail = f"{span.text} (by {span.by})" if span.by else span.text
+    return _make_row(span.at, span.until, what, outcome, detail, **more)

@@ -15,22 +15,27 @@ export class QuestionCard {
    * @param {{ id: string, text: string, until?: Timestamp | null }} question
    * @param {[label: string, body: object][]} choices the label of each button, and the body that it posts
    * @param {string} path
+   * @param {string} [note] what to say of a question that this login may not answer
    */
-  constructor(question, choices, path) {
+  constructor(question, choices, path, note) {
     this.id = question.id;
     this.buttons = choices.map(([label, body], n) =>
       el("button", { className: `button${n ? "" : " primary"}`, type: "button", onclick: () => this.#postAnswer(path, body) }, label),
     );
     this.state = el("p", { className: "small quiet", role: "status" });
     const hint = choices.length ? texts.question.choose : texts.question.write;
-    this.state.textContent = question.until ? texts.question.until(question.until) : hint;
+    this.state.textContent = note ?? (question.until ? texts.question.until(question.until) : hint);
     const row = el("div", { className: "row" }, ...this.buttons);
     this.element = el("section", { className: "asking", "aria-label": texts.question.label }, el("div", {}, renderMarkdown(question.text)), row, this.state);
   }
 
-  /** @param {string} answer */
-  showAnswer(answer) {
-    this.#close(texts.lookUp(texts.question.verdicts, answer) ?? texts.question.answered(answer));
+  /**
+   * @param {string} answer
+   * @param {string} by who answered, where, and by what
+   */
+  showAnswer(answer, by) {
+    const verdict = texts.lookUp(texts.question.verdicts, answer);
+    this.#close(verdict ? texts.question.decided(verdict, by) : texts.question.answered(answer));
   }
 
   /** Close the card of a turn that has ended without an answer. */

@@ -72,6 +72,8 @@ export const question = {
   deny: "Deny",
   /** @type {Texts} */
   verdicts: { approved: "Approved", denied: "Denied", late: "Too late: it was not run" },
+  decided: (/** @type {string} */ verdict, /** @type {string} */ by) => `${verdict}, by ${by}`,
+  notYours: "This login may not decide it. One with the scope “approve” may: “perdure token add NAME --scopes read,approve” makes it.",
   answered: (/** @type {string} */ answer) => `Answered: ${answer}`,
   expired: "Nobody waits for this answer any more.",
 };

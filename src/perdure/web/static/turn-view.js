@@ -7,6 +7,7 @@ import { el } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
 import { QuestionCard } from "./question-card.js";
 import { StepView } from "./step-view.js";
+import { may } from "./scopes.js";
 import * as texts from "./texts.js";
 import { StatusBadge, TurnElement } from "./turn-element.js";
 
@@ -110,8 +111,8 @@ export class TurnView {
   }
 
   /** @param {TurnMoves["answered"]} event */
-  #onAnswered({ question, answer }) {
-    this.#questions.get(question)?.showAnswer(answer);
+  #onAnswered({ question, answer, by }) {
+    this.#questions.get(question)?.showAnswer(answer, by);
     this.answered = true;
     this.status.set(texts.turn.answered, "good", true);
   }
@@ -202,7 +203,7 @@ export class TurnView {
   /** @param {Question} question */
   #showQuestion(question) {
     /** @type {[string, object][]} */
-    const choices = question.options.map((option) => [option, { answer: option }]);
+    const choices = may("chat") ? question.options.map((option) => [option, { answer: option }]) : [];
     this.#addQuestion(new QuestionCard(question, choices, `/api/questions/${encodeURIComponent(question.id)}/answer`));
   }
 
@@ -210,7 +211,8 @@ export class TurnView {
   #showApproval(approval) {
     /** @type {[string, object][]} */
     const choices = [[texts.question.approve, { approve: true }], [texts.question.deny, { approve: false }]];
-    this.#addQuestion(new QuestionCard(approval, choices, `/api/approvals/${encodeURIComponent(approval.id)}`));
+    const path = `/api/approvals/${encodeURIComponent(approval.id)}`;
+    this.#addQuestion(may("approve") ? new QuestionCard(approval, choices, path) : new QuestionCard(approval, [], path, texts.question.notYours));
   }
 
   /** @param {Preview} preview */

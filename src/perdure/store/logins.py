@@ -1,0 +1,165 @@
+"""Logins: the tokens and browser cookies of the HTTP API, each stored as a digest, with its person and scopes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from perdure.core.logins import Login, LoginKind, Scope, decode_scopes, encode_scopes
+from perdure.core.messages import Sender
+from perdure.store.database import Database, Row, Tx
+
+TOKEN_PREFIX = "perdure_"  # noqa: S105 reason: every token begins so, and scanners for secrets know it by that
+_TOKEN_PATTERN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{43}}")
+USE_INTERVAL_MS = 3_600_000  # the time of the last use is written once in this time, not at every request
+
+
+def new_token() -> str:
+    """Return a new token with 256 random bits."""
+    return f"{TOKEN_PREFIX}{secrets.token_urlsafe(32)}"
+
+
+def token_digest(token: str) -> str | None:
+    """Return the digest by which a token is stored; None: no token of ours looks like this.
+
+    It needs no salt and no slow hash: nobody can guess 256 random bits.
+    """
+    return hashlib.sha256(token.encode()).hexdigest() if _TOKEN_PATTERN.fullmatch(token) else None
+
+
+class StoredLogin(Struct, frozen=True):
+    """One row of the table, without the digest of its secret."""
+
+    id: str
+    kind: LoginKind
+    name: str
+    person: Sender
+    scopes: frozenset[Scope]
+    token: str | None  # of a cookie: the token by which the browser logged in; None: the home's own
+    created_at: int
+    expires_at: int | None
+    last_used_at: int | None
+
+    @property
+    def login(self) -> Login:
+        return Login(self.id, self.name, self.person, self.scopes)
+
+
+_COLUMNS = "id, kind, name, person, person_name, scopes, token, created_at, expires_at, last_used_at"
+
+
+class Logins:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, login: Login, digest: str, expires_at: int | None = None) -> bool:
+        """Store a token. False: a token of that name is there, and has not expired."""
+
+        def transaction(tx: Tx) -> bool:
+            known = tx.one(f"SELECT id, expires_at FROM logins WHERE {_BY_NAME}{tx.for_update}", name=login.name)
+            if known is not None and (known[1] is None or known[1] > tx.time):
+                return False
+            if known is not None:
+                _remove(tx, known[0])
+            _insert(tx, LoginKind.TOKEN, login, digest, None, expires_at)
+            return True
+
+        return await self._database.write(transaction)
+
+    async def add_cookie(self, login: Login, digest: str, lifetime_ms: int) -> None:
+        """Store a cookie for a browser that logged in with a token; it does not outlive the token.
+
+        Expired cookies are removed on this occasion. If the token was revoked meanwhile, nothing is stored.
+        """
+
+        def transaction(tx: Tx) -> None:
+            tx.run(f"DELETE FROM logins WHERE {_IS_COOKIE} AND expires_at <= :now", now=tx.time)
+            latest = tx.time + lifetime_ms
+            if login.id:
+                row = tx.one(f"SELECT expires_at FROM logins WHERE id = :id{tx.for_update}", id=login.id)
+                if row is None:
+                    return
+                latest = latest if row[0] is None else min(latest, row[0])
+            _insert(tx, LoginKind.COOKIE, login, digest, login.id or None, latest)
+
+        await self._database.write(transaction)
+
+    async def find(
+        self, digest: str, kind: LoginKind, is_owner: Callable[[Tx, Sender], bool]
+    ) -> StoredLogin | None:
+        """Return the login of a secret, by its digest; None: there is none, it has expired, or its person is out.
+
+        `is_owner` says whether a person is an owner on the web: a login sees every chat, so nobody else has one.
+        """
+
+        def transaction(tx: Tx) -> StoredLogin | None:
+            row = tx.one(_BY_DIGEST, digest=digest, kind=kind.value)
+            found = _as_login(row) if row is not None else None
+            if found is None or (found.expires_at is not None and found.expires_at <= tx.time):
+                return None
+            return found if is_owner(tx, found.person) else None
+
+        return await self._database.read(transaction)
+
+    async def tokens(self) -> list[StoredLogin]:
+        """Return every token, by name."""
+        sql = f"SELECT {_COLUMNS} FROM logins WHERE {_IS_TOKEN} ORDER BY name"
+        return await self._database.read(lambda tx: [_as_login(row) for row in tx.all(sql)])
+
+    async def revoke(self, name: str) -> bool:
+        """Remove the token of that name, and the cookies that browsers got for it. False: there is none."""
+
+        def transaction(tx: Tx) -> bool:
+            row = tx.one(f"SELECT id FROM logins WHERE {_BY_NAME}{tx.for_update}", name=name)
+            if row is not None:
+                _remove(tx, row[0])
+            return row is not None
+
+        return await self._database.write(transaction)
+
+    async def remove_cookie(self, digest: str) -> None:
+        """Remove the cookie of a browser that logs out."""
+        sql = f"DELETE FROM logins WHERE digest = :digest AND {_IS_COOKIE}"
+        await self._database.write(lambda tx: tx.run(sql, digest=digest))
+
+    async def record_use(self, found: StoredLogin, now: int) -> None:
+        """Write when a login was used last, if that was written long enough ago."""
+        if now - (found.last_used_at or 0) >= USE_INTERVAL_MS:
+            sql = "UPDATE logins SET last_used_at = :now WHERE id = :id"
+            await self._database.write(lambda tx: tx.run(sql, now=now, id=found.id))
+
+
+_BY_DIGEST = f"SELECT {_COLUMNS} FROM logins WHERE digest = :digest AND kind = :kind"
+_IS_TOKEN, _IS_COOKIE = (f"kind = '{kind}'" for kind in LoginKind)
+_BY_NAME = f"{_IS_TOKEN} AND name = :name"
+
+
+def _insert(tx: Tx, kind: LoginKind, login: Login, digest: str, token: str | None, expires_at: int | None) -> None:
+    tx.run(
+        "INSERT INTO logins (id, kind, name, digest, person, person_name, scopes, token, created_at, expires_at) "
+        "VALUES (:id, :kind, :name, :digest, :person, :person_name, :scopes, :token, :now, :expires_at)",
+        id=tx.ids.new("login"),
+        kind=kind.value,
+        name=login.name,
+        digest=digest,
+        person=login.person.id,
+        person_name=login.person.name,
+        scopes=encode_scopes(login.scopes),
+        token=token,
+        now=tx.time,
+        expires_at=expires_at,
+    )
+
+
+def _remove(tx: Tx, token: str) -> None:
+    tx.run("DELETE FROM logins WHERE token = :id", id=token)
+    tx.run("DELETE FROM logins WHERE id = :id", id=token)
+
+
+def _as_login(row: Row) -> StoredLogin:
+    identity, kind, name, person, person_name, scopes, *rest = row
+    return StoredLogin(identity, LoginKind(kind), name, Sender(person, person_name), decode_scopes(scopes), *rest)
