@@ -177,11 +177,11 @@ class BuiltinAgent:
         runner = ToolCallRunner(
             context,
             tools,
+            await context.tool_rights(),
             max_result_chars=self._bounds.max_result_chars,
             timeout=self._bounds.call_timeout_seconds,
         )
-        rights = await context.tool_rights()
-        questions = [call for call in calls if runner.needs_person(call, rights)]
+        questions = [call for call in calls if runner.needs_person(call)]
         if len(questions) == len(calls):
             await runner.ask_person(questions[0])
             return

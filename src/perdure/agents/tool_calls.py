@@ -45,16 +45,23 @@ class ToolCallRunner:
     """Runs the tool calls of one turn, and asks the person where a call needs one."""
 
     def __init__(
-        self, context: TurnContext, tools: Mapping[str, Tool], *, max_result_chars: int, timeout: float
+        self,
+        context: TurnContext,
+        tools: Mapping[str, Tool],
+        rights: ToolRights,
+        *,
+        max_result_chars: int,
+        timeout: float,
     ) -> None:
         self._context = context
         self._tools = tools
+        self._rights = rights  # as they are when the calls are about to run
         self._max_result_chars = max_result_chars  # of one result that the model reads
         self._timeout = timeout
 
-    def needs_person(self, call: CallProgress, rights: ToolRights) -> bool:
+    def needs_person(self, call: CallProgress) -> bool:
         """Whether the call needs an answer or an approval of a person first."""
-        if self._refusal(call, rights):
+        if self._refusal(call):
             return False
         if call.request.problem or call.request.tool == CLARIFY:
             return not call.request.problem
@@ -96,14 +103,14 @@ class ToolCallRunner:
         else:
             await self._run_tool(call, tool, verdict.by.id if verdict is not None else "")
 
-    def _refusal(self, call: CallProgress, rights: ToolRights) -> str:
+    def _refusal(self, call: CallProgress) -> str:
         """Why the turn may not make this call now; empty if it may, or if it is a question that was asked."""
         asked = call.request.tool == CLARIFY and call.started is not None
-        return "" if asked else refusal(self._context, rights, call.request.tool, call.request.arguments)
+        return "" if asked else refusal(self._context, self._rights, call.request.tool, call.request.arguments)
 
     async def _refuse_unless_permitted(self, call: CallProgress) -> bool:
-        """Refuse a call that the turn has no right to, as things are now. Of one that was begun, nobody looks."""
-        why = self._refusal(call, await self._context.tool_rights())
+        """Refuse a call that the turn has no right to; the outcome of one that was begun is unknown."""
+        why = self._refusal(call)
         if why and call.started is not None:
             await self._context.append(
                 ToolEnded(call.request.id, "unknown", texts.tool_calls.outcome_unknown(why))

@@ -32,6 +32,7 @@ from perdure.core.conversation import AssistantMessage, FindFile, Message, build
 from perdure.core.effects import Effect
 from perdure.core.journal import CallProgress, Entry, ModelAnswered, ModelAsked, ToolEnded, TurnView
 from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.core.roles import ToolRights
 from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
 
@@ -55,6 +56,7 @@ class PydanticJournal:
         self._responses_given = 0  # to this attempt, from the journal or the model
         # A response that may be the last one, which is journalled together with the end of the turn.
         self._held_response: ModelAnswered | None = None
+        self._rights = ToolRights(None)  # of the turn, when the calls of the newest response are about to run
         self._call_ids: dict[str, str] = {}  # ids of calls in the journal, by their ids in the library
 
     # ── responses ───────────────────────────────────────────────────────────────────────────────────────────
@@ -104,6 +106,7 @@ class PydanticJournal:
             else:
                 await self.context.append(entry)
         self._responses_given = step
+        self._rights = await self.context.tool_rights()
         return self._restore_response(entry)
 
     async def record_library_results(self, messages: Sequence[ModelMessage]) -> None:
@@ -175,6 +178,7 @@ class PydanticJournal:
         return ToolCallRunner(
             self.context,
             known,
+            self._rights,
             max_result_chars=self._bounds.max_result_chars,
             timeout=self._bounds.call_timeout_seconds,
         )
