@@ -9,8 +9,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from perdure.core import texts
 from perdure.core.address import Address, session_key
-from perdure.core.journal import QuestionAsked
+from perdure.core.effects import Effect
+from perdure.core.journal import (
+    MessagesJoined,
+    QuestionAsked,
+    ToolEnded,
+    ToolStarted,
+    TurnBegan,
+    TurnInterrupted,
+    TurnRequeued,
+)
 from perdure.core.messages import Inbound, Sender
 from perdure.core.turn import TurnState
 from perdure.store.inbox import InboxKind
@@ -21,7 +31,7 @@ from perdure.store.run_services import PutAside, RunCapabilities, RunService, Un
 from perdure.store.session_verbs import drop
 from perdure.store.transitions import Turn
 from support.newer_version import Pondered
-from support.store_gateway import DatabaseLocation, StoreGateway
+from support.store_gateway import DatabaseLocation, StoreGateway, answer_with_calls
 
 pytestmark = pytest.mark.anyio
 
@@ -210,6 +220,83 @@ async def test_b162_turn_that_was_put_aside_waits_for_its_time(pair: tuple[Store
     assert await both.interrupts_turn(turn) is not None
     assert await both.store.run_services.count_put_aside() == 0
     assert not await both.store.turns.put_aside(turn, 1 << 60, "late"), "somebody has taken it meanwhile"
+
+
+# ── what is on one machine ──────────────────────────────────────────────────────────────────────────────────
+
+COMMAND = ToolStarted("c1", "shell", Effect.ATTACHED, "t:c1", {"command": "make"})
+DAY_MS = 86_400_000
+
+
+async def begin_command(gateway: StoreGateway) -> Turn:
+    turn = await gateway.begins_turn("work")
+    await gateway.appends(turn, answer_with_calls("c1"))
+    assert await gateway.appends(turn, COMMAND)
+    return turn
+
+
+async def test_b161_turn_with_a_command_waits_for_its_gateway_after_a_planned_stop(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    one, two = two_gateways
+    turn = await begin_command(one)
+    await one.store.runs.end(one.run, DAY_MS)
+    assert await two.lost_turns() == []
+    assert await two.interrupts_turn(turn) is None
+    await one.crash()
+    await one.open()
+    assert await two.lost_turns() == [], "its gateway lives again"
+    assert await two.interrupts_turn(turn) is None
+    assert await one.lost_turns() == [turn]
+    assert await one.interrupts_turn(turn) is not None
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["after the wait", "after a crash"])
+async def test_b161_model_is_told_what_stayed_behind_when_the_turn_moves_after_all(
+    two_gateways: tuple[StoreGateway, StoreGateway], clean: bool
+) -> None:
+    one, two = two_gateways
+    turn = await begin_command(one)
+    await (one.stop() if clean else end_as_lost(one))
+    mine = await two.interrupts_turn(turn)
+    assert mine is not None
+    assert await two.appends(mine, TurnRequeued())
+    claim = await two.claims()
+    assert claim is not None
+    told = [record.entry for record in claim.records if isinstance(record.entry, MessagesJoined)]
+    assert [(cause.text, cause.note) for entry in told for cause in entry.causes] == [
+        (texts.recovery_note.STAYED_BEHIND, True)
+    ]
+    assert await two.appends(claim.turn, TurnInterrupted("shutdown_timeout"), TurnRequeued())
+    again = await two.claims()
+    assert again is not None
+    joined = [record for record in again.records if isinstance(record.entry, MessagesJoined)]
+    assert len(joined) == 1, "it is told once"
+
+
+async def test_b161_idle_chat_with_files_waits_and_its_next_turn_is_told(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    one, two = two_gateways
+    turn = await begin_command(one)
+    await one.appends(turn, ToolEnded("c1", "ok", "made"))
+    await one.finishes_turn(turn)
+    await two.receives("more")
+    await one.store.runs.start_draining(one.run)
+    assert await two.claims() is None, "its gateway lives"
+    assert await two.store.turns.claimable_keys(two.run) == []
+    await one.stop()
+    claim = await two.claims()
+    assert claim is not None
+    [began] = [record.entry for record in claim.records if isinstance(record.entry, TurnBegan)]
+    assert [cause.text for cause in began.causes] == [texts.recovery_note.STAYED_BEHIND, "more"]
+
+
+async def end_as_lost(gateway: StoreGateway) -> None:
+    """Let a gateway die, and its next start say so; that one has ended, too, when this returns."""
+    await gateway.crash()
+    await gateway.open()
+    await gateway.stop()
 
 
 # ── draining ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,27 +6,34 @@ Drives `store/run_services`, `store/leases`, `runtime/lost_turns` and `runtime/r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
 from perdure.core.address import Address, session_key
+from perdure.core.journal import JournalRecord, ToolEnded, ToolStarted
 from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway, Phase
+from perdure.store.database import Transaction
 from perdure.store.journal import append
 from perdure.store.leases import holder
-from perdure.testing import SimulatedPlatform
+from perdure.store.run_services import PutAside
+from perdure.testing import SettableClock, SimulatedPlatform
+from perdure.testing.faults import FaultyDatabase
 from perdure.web.api.gateway import gateway_status
 from perdure.web.api.overview import attention_items
-from support.inprocess import serving
+from support.inprocess import crashing_at_the_end, serving
 from support.newer_version import Pondered
 from support.recovery import AgentHarness
 from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 ASK = "ask: Which way? | Left | Right\nstep go 0s"
 QUESTION = "Which way?\n(Left / Right)"
@@ -49,6 +56,13 @@ class GatewayGroup:
         gateway = await stack.enter_async_context(serving(self._folder / name, *platforms, **settings))
         await eventually("its platforms are connected", lambda: not gateway.problems())
         return gateway
+
+    @asynccontextmanager
+    async def crashing(self, name: str, *platforms: SimulatedPlatform) -> AsyncIterator[Gateway]:
+        """Run a gateway, and crash it at the end."""
+        settings = {"STORE__URL": self._url, "agent": self.harness.agent}
+        async with crashing_at_the_end(self._folder / name, *platforms, **settings) as gateway:
+            yield gateway
 
     async def stop(self, name: str) -> None:
         """Stop a gateway in order."""
@@ -86,6 +100,23 @@ async def turn_state(gateway: Gateway, key: str) -> TurnState | None:
 
 async def lease_holder(gateway: Gateway, key: str) -> str | None:
     return await gateway.store.database.read(lambda tx: holder(tx, key))
+
+
+async def holds(gateway: Gateway, key: str) -> bool:
+    return await lease_holder(gateway, key) == gateway.operator_verbs.run
+
+
+async def journal_of(gateway: Gateway, key: str) -> list[JournalRecord]:
+    """The journal of the open turn of a chat, if it has one."""
+    turn = await gateway.store.turns.current(key)
+    return await gateway.store.journal.of_turn(turn.session, turn.id) if turn is not None else []
+
+
+async def last_journal(gateway: Gateway, platform: SimulatedPlatform) -> list[JournalRecord]:
+    """The journal of the session of chat 1."""
+    session = await gateway.store.sessions.current(key_of(platform))
+    assert session is not None
+    return [record for _, record in await gateway.store.journal.read_after(session.id, 0)]
 
 
 async def beats(gateway: Gateway, count: int = 2) -> None:
@@ -147,6 +178,95 @@ async def test_b161_idle_chat_is_served_by_another_gateway_while_its_own_drains(
     assert await lease_holder(b, key_of(platform, "2")) == b.operator_verbs.run
     group.harness.release()
     await wait_for_replies(platform, "done")
+
+
+async def test_b161_turn_with_a_live_command_waits_for_its_own_gateway(
+    group: GatewayGroup, tmp_path: Path
+) -> None:
+    platform, released = SimulatedPlatform(), tmp_path / "released"
+    await group.start("a", platform, agent=None, **AT_ONCE)
+    platform.write(f"run: until [ -e {released} ]; do sleep 0.1; done; echo made\nsay: done")
+    b = await group.start("b", platform, agent=None)
+
+    async def running() -> bool:
+        records = await journal_of(b, key_of(platform))
+        return any(isinstance(record.entry, ToolStarted) for record in records)
+
+    await eventually("the command runs", running)
+    await group.stop("a")
+    await beats(b, 3)
+    assert await turn_state(b, key_of(platform)) is TurnState.INTERRUPTED
+    a = await group.start("a", platform, agent=None)
+    await eventually("its own gateway has it again", lambda: holds(a, key_of(platform)))
+    released.touch()
+    await wait_for_replies(platform, "done")
+    ended = [record.entry for record in await last_journal(b, platform) if isinstance(record.entry, ToolEnded)]
+    assert ["made" in entry.text for entry in ended] == [True], "the output is not lost"
+
+
+# ── take-over ───────────────────────────────────────────────────────────────────────────────────────────────
+
+CHATS = [str(number) for number in range(16)]
+
+
+async def crash_in_every_chat(group: GatewayGroup, platform: SimulatedPlatform, chats: Sequence[str]) -> None:
+    """Crash gateway a while a step hangs in each chat."""
+    group.harness.stuck.add("long")
+    async with group.crashing("a", platform):
+        for chat in chats:
+            platform.write("step long\nsay: done", chat=chat)
+        await group.harness.wait_until_hanging(len(chats))
+
+
+async def test_b162_turns_of_a_dead_gateway_are_shared_by_those_that_live(group: GatewayGroup) -> None:
+    """The dead gateway comes back without its platform: its run is known to be dead, and it can serve nothing."""
+    platform, limits = SimulatedPlatform(), {"RECOVERY__CONCURRENCY": "100"}
+    await crash_in_every_chat(group, platform, CHATS)
+    b, c = await group.start("b", platform, **limits), await group.start("c", platform, **limits)
+    await group.start("a", SimulatedPlatform("other"))
+    await group.harness.wait_until_hanging(2 * len(CHATS))
+    holders = Counter([await lease_holder(b, key_of(platform, chat)) for chat in CHATS])
+    assert set(holders) == {b.operator_verbs.run, c.operator_verbs.run}
+    group.harness.release()
+    for chat in CHATS:
+        await wait_for_replies(platform, "done", chat=chat)
+    assert group.harness.run_counts["long"] == 2 * len(CHATS), "each was taken over once"
+
+
+class FailingTakeOver(FaultyDatabase):
+    """A database that fails in one chat, until it is mended."""
+
+    broken_key: ClassVar[str] = ""
+
+    async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        if key and key == self.broken_key and at is not None:  # a take-over; putting it aside says no time
+            raise ValueError("this turn is odd")
+        return await super().write(transaction, key=key, at=at)
+
+
+async def test_b162_turn_that_cannot_be_taken_over_is_tried_again_and_keeps_nobody_waiting(
+    group: GatewayGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, clock = SimulatedPlatform(), SettableClock()
+    await crash_in_every_chat(group, platform, ["1", "2"])
+    monkeypatch.setattr(FailingTakeOver, "broken_key", key_of(platform, "1"))
+    b = await group.start("b", platform, wrap=FailingTakeOver, clock=clock)
+    await group.start("a", SimulatedPlatform("other"))
+    await group.harness.wait_until_hanging(3)
+    group.harness.release()
+    await wait_for_replies(platform, "done", chat="2")
+
+    async def put_aside() -> list[PutAside]:
+        return await b.store.run_services.put_aside()
+
+    [aside] = await eventually("the odd one is put aside", put_aside)
+    assert (aside.key, aside.problem) == (key_of(platform, "1"), "ValueError: this turn is odd")
+    assert any("this turn is odd" in item.text for item in await attention_items(b))
+    monkeypatch.setattr(FailingTakeOver, "broken_key", "")
+    await beats(b)
+    assert not await holds(b, key_of(platform, "1")), "it is not time yet"
+    clock.move(61)
+    await wait_for_replies(platform, "done", chat="1")
 
 
 # ── capabilities ────────────────────────────────────────────────────────────────────────────────────────────

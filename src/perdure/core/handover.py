@@ -1,4 +1,4 @@
-"""Hand-over: which of several gateways takes over a turn whose gateway is gone."""
+"""Hand-over: which of several gateways takes over a turn whose gateway is gone, and what stays behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from msgspec import Struct
+
+from perdure.core.effects import Effect
+from perdure.core.entries import Entry, ToolStarted
+
+# Tools that leave files on the gateway's machine; commands do so by their effect.
+LOCAL_TOOLS = frozenset(("write_file", "edit_file"))
+
+
+def is_local_call(entry: Entry) -> bool:
+    """Whether an entry begins a call that leaves a command or a file on the gateway's machine."""
+    if not isinstance(entry, ToolStarted):
+        return False
+    return entry.effect is Effect.ATTACHED or entry.tool in LOCAL_TOOLS
 
 
 class Taker(Struct, frozen=True):

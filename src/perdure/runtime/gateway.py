@@ -171,7 +171,7 @@ class Gateway:
         self._store = Store(self._wrap(database))
         try:
             run = await self._serve(on_ready)
-            if await self._failures.contain("run_end_not_saved", self._store.runs.end(run), run=run):
+            if await self._failures.contain("run_end_not_saved", self._end_run(run), run=run):
                 log.info("run_ended", run=run)
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
@@ -219,6 +219,10 @@ class Gateway:
             raise ConfigurationError(
                 texts.platforms.another_account(*conflict), hint=texts.platforms.ANOTHER_ACCOUNT_HINT
             )
+
+    async def _end_run(self, run: str) -> None:
+        wait_ms = 0 if self.store.database.exclusive else int(self.settings.handover.wait * 1000)
+        await self.store.runs.end(run, wait_ms)
 
     def _capabilities(self) -> RunCapabilities:
         """What this gateway can serve: its agent on each of its platforms."""

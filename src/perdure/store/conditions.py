@@ -50,7 +50,8 @@ def may_move(lease: str) -> str:
     They wait while that gateway lives, and for a while after it was stopped in order.
     """
     return (
-        f"({lease}.instance IS NULL OR {lease}.instance = (SELECT m.instance FROM runs m WHERE m.id = :run) "
+        f"({lease}.instance IS NULL OR {lease}.run = :run "
+        f"OR {lease}.instance = (SELECT m.instance FROM runs m WHERE m.id = :run) "
         f"OR NOT EXISTS (SELECT 1 FROM runs h WHERE h.instance = {lease}.instance "
         "AND (h.ended_at IS NULL OR h.back_by > :now)))"
     )

@@ -5,6 +5,8 @@ The lease of a dead run is free. The epoch fences the run that held the lease be
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from perdure.store.conditions import (
     DEAD_RUNS,
     SESSION_IS_CURRENT,
@@ -14,7 +16,7 @@ from perdure.store.conditions import (
     lease_is_free_or_ours,
     may_move,
 )
-from perdure.store.database import Row, Tx
+from perdure.store.database import Tx
 
 # A run that was declared dead gets no lease, though its process may still be alive and unaware.
 _RUN_IS_ALIVE = "NOT EXISTS (SELECT 1 FROM runs WHERE id = :run AND ended_at IS NOT NULL)"
@@ -22,7 +24,7 @@ _RUN_MAY_TAKE = "NOT EXISTS (SELECT 1 FROM runs WHERE id = :run AND (ended_at IS
 _TAKE = (
     "UPDATE leases SET run = :run, epoch = epoch + 1, retry_at = NULL, problem = NULL "
     f"WHERE key = :key AND {lease_is_free_or_ours('leases')} AND {_RUN_MAY_TAKE} AND {{more}} "
-    "RETURNING epoch, generation"
+    "RETURNING epoch, generation, instance, (SELECT m.instance FROM runs m WHERE m.id = :run)"
 )
 _TAKE_SERVABLE = _TAKE.format(more=f"{can_serve('leases')} AND {may_move('leases')}")
 _TAKE_ANY = _TAKE.format(more="1 = 1")
@@ -37,21 +39,42 @@ _HOLD = (
 )
 
 
-def take(tx: Tx, key: str, run: str) -> tuple[int, int] | None:
-    """Take a key's lease if it is free or ours; return its new epoch and the number of the newest turn.
+class TakenLease(Struct, frozen=True):
+    """A lease that was taken: its new epoch, and the number of the key's newest turn."""
+
+    epoch: int
+    generation: int
+    moved: bool = False  # files and commands of the chat are on another machine
+
+
+def take(tx: Tx, key: str, run: str) -> TakenLease | None:
+    """Take a key's lease if it is free or ours.
 
     None: somebody else has it, this run cannot serve the chat, or what is on another machine may still come back.
     """
-    return _taken(tx.one(_TAKE_SERVABLE, key=key, run=run, now=tx.time))
+    row = tx.one(_TAKE_SERVABLE, key=key, run=run, now=tx.time)
+    return TakenLease(row[0], row[1], row[2] is not None and row[2] != row[3]) if row else None
 
 
-def take_any(tx: Tx, key: str, run: str) -> tuple[int, int] | None:
+def take_any(tx: Tx, key: str, run: str) -> TakenLease | None:
     """Take a key's lease if it is free or ours, by the only gateway of a database, whatever it can serve."""
-    return _taken(tx.one(_TAKE_ANY, key=key, run=run))
+    row = tx.one(_TAKE_ANY, key=key, run=run)
+    return TakenLease(row[0], row[1]) if row else None
 
 
-def _taken(row: Row | None) -> tuple[int, int] | None:
-    return (row[0], row[1]) if row else None
+def bind(tx: Tx, key: str, epoch: int) -> None:
+    """Record that files or commands of a chat are on the machine of the run that holds its lease."""
+    tx.run(
+        "UPDATE leases SET instance = (SELECT m.instance FROM runs m WHERE m.id = leases.run) "
+        "WHERE key = :key AND epoch = :epoch",
+        key=key,
+        epoch=epoch,
+    )
+
+
+def unbind(tx: Tx, key: str, epoch: int) -> None:
+    """Forget the files and commands of a chat on another machine, because the model is told that they stayed."""
+    tx.run("UPDATE leases SET instance = NULL WHERE key = :key AND epoch = :epoch", key=key, epoch=epoch)
 
 
 def hold(tx: Tx, key: str, run: str) -> bool:

@@ -222,7 +222,7 @@ class RequestOutcome(Struct, frozen=True):
 RequestCheck = Callable[[Tx, Turn, TurnView], RequestOutcome | None]
 
 
-LeaseTaker = Callable[[Tx, str, str], tuple[int, int] | None]
+LeaseTaker = Callable[[Tx, str, str], leases.TakenLease | None]
 
 
 def take_over(
@@ -242,7 +242,7 @@ def take_over(
     fenced = lease and tx.one(
         f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {TURN_IS_OPEN} "
         f"RETURNING {TURN_COLUMNS}",
-        epoch=lease[0],
+        epoch=lease.epoch,
         now=tx.time,
         turn=turn,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from perdure.core.handover import is_local_call
 from perdure.core.journal import Entry, JournalRecord, ToolEnded
 from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
@@ -88,9 +89,15 @@ class Turns:
         After return: everything is durable; None means that the turn has moved on and nothing was written.
         If we die inside: all of it may be there, or none.
         """
-        return await self._database.write(
-            lambda tx: _append(tx, turn, entries, replies, late=late), key=turn.key, at=now
-        )
+        movable = not self._database.exclusive
+
+        def transaction(tx: Tx) -> list[JournalRecord] | None:
+            written = _append(tx, turn, entries, replies, late=late)
+            if written is not None and movable and any(is_local_call(entry) for entry in entries):
+                leases.bind(tx, turn.key, turn.epoch)
+            return written
+
+        return await self._database.write(transaction, key=turn.key, at=now)
 
     async def take_over(
         self,
