@@ -11,7 +11,7 @@ FAILED := .pytest_cache/v/cache/lastfailed
 LLAMA  := tests/soak/.llama
 
 .DEFAULT_GOAL := help
-.PHONY: help run check format test retry stress browser screenshots mutants soak bench lock sbom clean
+.PHONY: help run check format test retry stress browser bubblewrap screenshots mutants soak bench lock sbom clean
 
 help:             ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -33,7 +33,7 @@ format: $(READY)  ## put the source in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check browser $(AIOGRAM)/.ready ## everything that must be green, with real databases and processes (RETRY=1: a second try)
+test: check browser bubblewrap $(AIOGRAM)/.ready ## everything that must be green, with real databases and processes (RETRY=1: a second try)
 	@rm -f $(FAILED)
 	$(BIN)/pytest -q -n 3 --dist worksteal $(SUITE) $(if $(RETRY),|| $(MAKE) --no-print-directory retry)
 
@@ -43,7 +43,7 @@ retry:            # the failed tests once more, one by one; those that pass now 
 	@$(BIN)/python -c 'import json; names = json.load(open(".pytest_cache/rescued.json")); \
 	  print("Rescued by a second try, and to be mended:", *names, f"{len(names)} rescued", sep="\n")'
 
-stress: $(READY) browser $(AIOGRAM)/.ready ## the tests of DIR beside eight busy processes, with longer deadlines
+stress: $(READY) browser bubblewrap $(AIOGRAM)/.ready ## the tests of DIR beside eight busy processes, with longer deadlines
 	@test -n "$(DIR)" || { echo "Say which tests, such as: make stress DIR=tests/e2e"; exit 2; } >&2
 	@for each in 1 2 3 4 5 6 7 8; do timeout 2h $(BIN)/python -c 'while True: pass' & busy="$$busy $$!"; done; \
 	  trap 'kill $$busy' EXIT; trap 'exit 130' INT TERM; \
@@ -53,6 +53,11 @@ browser:          ## chromium, for the tests of the pages: installs it, or says 
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || { apt-get -qq update && apt-get -qq install -y chromium; } >&2
 	@command -v chromium >/dev/null \
 	  || { echo "The tests of the pages need chromium. Install it with: sudo apt-get install chromium"; exit 1; } >&2
+
+bubblewrap:       ## the sandbox of commands, for its tests: installs it, or says how
+	@command -v bwrap >/dev/null || test "$$(id -u)" != 0 || { apt-get -qq update && apt-get -qq install -y bubblewrap; } >&2
+	@command -v bwrap >/dev/null \
+	  || { echo "The tests of the sandbox need bubblewrap. Install it with: sudo apt-get install bubblewrap"; exit 1; } >&2
 
 screenshots: $(READY) browser  ## pictures of the pages, into docs/images
 	mkdir -p docs/images

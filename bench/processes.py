@@ -47,10 +47,14 @@ def main() -> None:
 
 def _starts(results: Results, rounds: int) -> None:
     for line in run("bench.processes_start", str(rounds)):
-        bare, kept = json.loads(line)
+        bare, kept, sandboxed = json.loads(line)
         results.bare.append(Start(*bare))
         results.kept.append(Start(*kept))
-    say(f"{len(results.kept)} commands begun each way: a keeper adds {results.added * 1000:.1f} ms")
+        results.sandboxed.append(Start(*sandboxed))
+    say(
+        f"{len(results.kept)} commands begun each way: a keeper adds {results.added * 1000:.1f} ms, "
+        f"and a command takes {results.sandbox_ratio:.2f} times as long in the sandbox"
+    )
 
 
 def _idle(results: Results, kind: str, count: int) -> None:

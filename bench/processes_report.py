@@ -16,9 +16,10 @@ KINDS = {NONE: "no process", SILENT: "silent processes", WATCHED: "silent proces
 SETTING = """\
 - **The first act** is a word that the command's shell writes into a pipe, measured from the wish for the command
   in an event loop: under a keeper, as the gateway begins it (`kept.begin`, whose claim is synced to the disk
-  before the command starts), and bare (`asyncio.create_subprocess_shell`). The two take turns, {rounds} times
-  each. What is *added* is the median of the differences. CPU is that of everything but the command itself: for the
-  bare one that of our process; for the other also that of the keeper up to then.
+  before the command starts), the same in the sandbox of bubblewrap, and bare
+  (`asyncio.create_subprocess_shell`). They take turns, {rounds} times each. What is *added* is the median of the
+  differences. CPU is that of everything but the command itself: for the bare one that of our process; for the
+  others also that of the keeper up to then.
 - **Many processes**: a real `perdure run` on SQLite with the offline model, to which people talk over HTTP; in
   each chat {of_a_chat} processes are begun in the background, each a `sleep`. Once it has come to rest, CPU is
   taken over {seconds:.0f} s in which nobody writes, so that whatever the gateway does every minute is in it. Those
@@ -77,7 +78,11 @@ def _starts(results: Results) -> str:
         heads,
         [
             [name, *_times(acts(starts))[:2], *_times(cpus(starts))[:2], str(len(starts))]
-            for name, starts in (("bare", results.bare), ("under a keeper", results.kept))
+            for name, starts in (
+                ("bare", results.bare),
+                ("under a keeper", results.kept),
+                ("under a keeper, in the sandbox", results.sandboxed),
+            )
         ],
     )
 

@@ -12,6 +12,7 @@ from bench.results import Goal
 NONE, SILENT, WATCHED = "none", "silent", "watched"
 COUNTS = {NONE: 0, SILENT: 500, WATCHED: 500}
 ADDED = 0.030  # seconds
+SANDBOX_RATIO = 1.35
 BUSY = 0.01  # of one core
 PROMPT = 0.5  # seconds
 
@@ -22,6 +23,7 @@ class Results:
     def __init__(self) -> None:
         self.bare: list[Start] = []
         self.kept: list[Start] = []
+        self.sandboxed: list[Start] = []
         self.idle: dict[str, Idle] = {}
         self.syncs: list[float] = []
         self.bystanders = 0.0
@@ -34,6 +36,11 @@ class Results:
     def added(self) -> float:
         """What a keeper adds to the time until the first act: the median over the rounds."""
         return median(ours.act - bare.act for ours, bare in zip(self.kept, self.bare, strict=True))
+
+    @property
+    def sandbox_ratio(self) -> float:
+        """How much longer a command takes in the sandbox than under a keeper alone, by their medians."""
+        return median(start.whole for start in self.sandboxed) / median(start.whole for start in self.kept)
 
     def busy(self, kind: str) -> float:
         """The share of a core that a gateway and its keepers take together."""
@@ -48,6 +55,12 @@ class Results:
                 f"at most {ADDED * 1000:.0f} ms",
                 f"{self.added * 1000:.1f} ms",
                 self.added <= ADDED,
+            ),
+            Goal(
+                "a sandboxed command from its start to its end, against one under a keeper alone",
+                f"at most {SANDBOX_RATIO:.2f} times",
+                f"{self.sandbox_ratio:.2f} times",
+                self.sandbox_ratio <= SANDBOX_RATIO,
             ),
             *(self._idle_goal(kind) for kind in (SILENT, WATCHED)),
             Goal(

@@ -1,7 +1,8 @@
 """How long a command takes until its first own act: `python -m bench.processes_start ROUNDS`.
 
-Under a keeper, as the gateway begins it, and bare, as asyncio does; the two take turns. The act is a word into a
-pipe that we read, by the shell itself, so that both do the same and nothing else is started.
+In the sandbox under a keeper, as the gateway begins it, under a keeper alone, and bare, as asyncio does; the three
+take turns. The act is a word into a pipe that we read, by the shell itself, so that all do the same and nothing
+else is started.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from perdure.tools import keeper
 from perdure.tools.keeper import CommandRunning, LaunchSpec
+from perdure.tools.sandbox import Confinement, SandboxLimits, SandboxRequest, choose_sandbox
 
 ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 PATIENCE = 30.0
@@ -27,6 +29,7 @@ PATIENCE = 30.0
 class Start(NamedTuple):
     act: float  # seconds until the command did something
     cpu: float  # CPU seconds of everything but the command itself
+    whole: float  # seconds until its end was known
 
 
 class Pipe:
@@ -67,24 +70,23 @@ async def bare(pipe: Pipe, folder: Path) -> Start:
             await asyncio.create_subprocess_shell(command, stdin=piped, stdout=piped, cwd=folder, env=ENV)
         )
 
-    before = time.process_time()
+    before, began = time.process_time(), time.perf_counter()
     act = await pipe.measure(begin)
     used = time.process_time() - before
     await running[0].communicate(b"\n")
-    return Start(act, used)
+    return Start(act, used, time.perf_counter() - began)
 
 
-async def under_a_keeper(pipe: Pipe, folder: Path, place: Path) -> Start:
-    before = _used()
-    act = await pipe.measure(
-        lambda: keeper.start_command(place, LaunchSpec(f"{pipe.word}; read line", str(folder), ENV))
-    )
+async def under_a_keeper(pipe: Pipe, folder: Path, place: Path, sandbox: Confinement | None = None) -> Start:
+    before, began = _used(), time.perf_counter()
+    spec = LaunchSpec(f"{pipe.word}; read line", str(folder), ENV, sandbox=sandbox)
+    act = await pipe.measure(lambda: keeper.start_command(place, spec))
     seen = keeper.read_status(place)
     assert isinstance(seen, CommandRunning), seen
     used = _used() - before + on_cpu(seen.keeper)
     await keeper.write_input(place, b"\n")
     await keeper.wait_for_end(place)
-    return Start(act, used)
+    return Start(act, used, time.perf_counter() - began)
 
 
 def _used() -> float:
@@ -101,11 +103,21 @@ def on_cpu(pid: int) -> float:
 async def measure(rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as name:
         folder = Path(name)
-        pipe = Pipe(folder / "pipe")
+        pipe, sandbox = Pipe(folder / "pipe"), _confinement(folder)
         for number in range(rounds + 1):
-            pair = await bare(pipe, folder), await under_a_keeper(pipe, folder, folder / "keepers" / f"{number}")
+            places = [folder / "keepers" / f"{number}-{kind}" for kind in ("kept", "sandboxed")]
+            kept = await under_a_keeper(pipe, folder, places[0])
+            starts = await bare(pipe, folder), kept, await under_a_keeper(pipe, folder, places[1], sandbox)
             if number:  # the first of each kind finds nothing warm
-                print(json.dumps(pair), flush=True)
+                print(json.dumps(starts), flush=True)
+
+
+def _confinement(folder: Path) -> Confinement | None:
+    """The best sandbox, with the folder as workspace."""
+    for name in ("gateway", "home"):
+        (folder / name).mkdir()
+    request = SandboxRequest("bwrap", "web", SandboxLimits(4000, 512, 10_000), folder / "gateway")
+    return choose_sandbox(request, folder, folder / "home").confinement(folder, folder / "home")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ GROUPS = (
     (90, 97),
     (100, 109),
     (160, 162),
-    (180, 180),
-    (185, 185),
+    (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]
 

@@ -22,6 +22,7 @@ from perdure.tools.process_tool import process_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
 from support.chat_folders import shared_folders
 from support.markdown import page
+from support.sandbox import NO_SANDBOX
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,10 @@ def test_table_has_the_tools_as_they_are(tmp_path: Path) -> None:
     there = {
         f"`{tool.name}`": [", ".join(f"`{name}`" for name in tool.schema["properties"]), f"`{tool.effect}`"]
         for tool in [
-            shell_tool(CommandEnvironment(tmp_path, shared_folders(tmp_path)), DeferredProcessRecords()),
+            shell_tool(
+                CommandEnvironment(tmp_path, shared_folders(tmp_path), lambda: NO_SANDBOX),
+                DeferredProcessRecords(),
+            ),
             process_tool(tmp_path, DeferredProcessRecords()),
             *file_tools(shared_folders(tmp_path)),
             fetch_tool(),

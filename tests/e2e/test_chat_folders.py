@@ -19,6 +19,7 @@ from perdure.core.file_names import chat_folder
 from perdure.testing.providers import Asked, LocalProvider, Says, Wish
 from support.chat_folders import chat_workspace
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
+from support.waiting import wait_for
 
 ALONE = "marzipan for Ann alone"
 
@@ -101,7 +102,8 @@ def test_b180_chat_reads_its_own_attachments_and_no_others(process: GatewayProce
     for folder in (Path(path).parent, Path(path).parent.parent):
         assert "leads out of" in ann.use("read_file", path=str(folder))
         assert "leads out of" in ann.use("search_files", path=str(folder), pattern="marzipan")
-    assert "goes to the user" in ann.use("send_file", path=path)
+    ann.use("send_file", path=path)
+    wait_for("it is sent", lambda: any("goes to the user" in each for each in ann.replies()))
     [copy] = set((process.home / "attachments").glob("*/list.txt")) - {Path(path)}
     assert ALONE in ann.use("read_file", path=str(copy)), "what was sent here can be read here"
     assert "leads out of" in ben.use("read_file", path=str(copy))

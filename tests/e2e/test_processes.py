@@ -56,6 +56,9 @@ def anyio_backend() -> str:
 def home(tmp_path: Path) -> Iterator[Path]:
     """A home in which nothing runs any more after the test."""
     for _ in end_all_commands(tmp_path / "home" / "keepers"):
+        (tmp_path / "home").mkdir(mode=0o700)
+        (tmp_path / "home" / "workspace").mkdir(mode=0o700)
+        (tmp_path / "home" / "workspace" / "file").touch()  # as in a home of 0.2.0: its chats share this folder
         yield tmp_path / "home"
 
 
@@ -67,7 +70,7 @@ def notes_of(view: TurnView) -> list[str]:
 
 
 def test_b90_process_goes_on_and_is_told_where_it_began_when_the_whole_group_is_killed(home: Path) -> None:
-    switch = Switch(home.parent)
+    switch = Switch(home / "workspace")
     with gateway(home) as process:
         process.close()
         process.start("setsid")
@@ -87,7 +90,7 @@ def test_b90_process_goes_on_and_is_told_where_it_began_when_the_whole_group_is_
 
 
 async def test_b90_process_goes_on_over_a_restart(home: Path) -> None:
-    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    platform, switch = SimulatedPlatform(), Switch(home / "workspace")
     async with serving(home, platform):
         platform.write(f"background: {switch.wait}; echo late\nsay: begun")
         await wait_for_replies(platform, "begun")
@@ -97,7 +100,7 @@ async def test_b90_process_goes_on_over_a_restart(home: Path) -> None:
 
 
 async def test_b13_conversation_is_not_begun_afresh_while_a_process_of_it_lives(home: Path) -> None:
-    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    platform, switch, clock = SimulatedPlatform(), Switch(home / "workspace"), SettableClock()
     async with serving(home, platform, clock=clock, SESSION__IDLE="2h") as gateway:
         platform.write(f"background: {switch.wait}; echo late\nsay: begun")
         await wait_for_replies(platform, "begun")
@@ -113,7 +116,7 @@ async def test_b13_conversation_is_not_begun_afresh_while_a_process_of_it_lives(
 
 
 async def test_b91_process_that_ended_while_no_gateway_ran_is_told_once(home: Path) -> None:
-    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    platform, switch, clock = SimulatedPlatform(), Switch(home / "workspace"), SettableClock()
     async with crashing_at_the_end(home, platform, clock=clock) as first:
         platform.write(f"background: {switch.wait}; echo alone\nsay: begun")
         await wait_for_replies(platform, "begun")
@@ -130,7 +133,7 @@ async def test_b91_process_that_ended_while_no_gateway_ran_is_told_once(home: Pa
 @pytest.mark.parametrize("fact", ["SELECT 1 FROM processes", "SELECT 1 FROM inbox WHERE kind = 'report'"])
 async def test_b90_b92_process_runs_once_and_is_told_once_when_killed_at(fact: str, home: Path) -> None:
     platform, clock = SimulatedPlatform(), SettableClock()
-    ran = home.parent / "ran"
+    ran = home / "workspace" / "ran"
     async with crashing_at_fact(home, platform, fact=fact, clock=clock):
         platform.write(f"background: echo once >> {ran}; echo done\nsay: begun")
     async with serving(home, platform, clock=clock) as again:
@@ -141,7 +144,7 @@ async def test_b90_b92_process_runs_once_and_is_told_once_when_killed_at(fact: s
 
 
 async def test_b90_recycled_process_id_is_neither_adopted_nor_killed(home: Path) -> None:
-    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    platform, switch = SimulatedPlatform(), Switch(home / "workspace")
     async with crashing_at_the_end(home, platform) as first:
         platform.write(f"background: {switch.wait}\nsay: begun")
         await wait_for_replies(platform, "begun")
@@ -169,12 +172,14 @@ async def test_b90_recycled_process_id_is_neither_adopted_nor_killed(home: Path)
 
 @pytest.mark.parametrize("action", ["wait", "poll", "log", "kill"])
 async def test_b92_end_that_the_agent_saw_is_told_no_other_way(action: str, home: Path) -> None:
-    platform = SimulatedPlatform()
-    seen = f"until ls {home}/keepers/*/result.json; do sleep 0.02; done >/dev/null 2>&1"
+    platform, switch = SimulatedPlatform(), Switch(home / "workspace")
     command = "sleep 600" if action == "kill" else "echo words"
-    between = "" if action in ("wait", "kill") else f"run: {seen}\n"
+    between = "" if action in ("wait", "kill") else f"run: {switch.wait}\n"
     async with crashing_at_the_end(home, platform) as first:
         platform.write(f"background: {command}\n{between}process: {action}\nsay: seen")
+        if between:
+            await eventually("it has ended", lambda: list(home.glob("keepers/*/result.json")))
+            switch.throw()
         await wait_for_replies(platform, "seen")
         await wait_until_quiet(first)
     async with serving(home, platform) as again:
@@ -198,7 +203,7 @@ async def test_process_is_given_input_and_read_from(home: Path) -> None:
 
 
 async def test_input_is_not_given_twice_when_the_call_was_cut_off(home: Path) -> None:
-    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    platform, switch = SimulatedPlatform(), Switch(home / "workspace")
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; cat\nsay: begun")
         await wait_for_replies(platform, "begun")
@@ -223,7 +228,7 @@ def statuses(home: Path) -> list[str]:
 
 
 async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: Path) -> None:
-    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    platform, switch = SimulatedPlatform(), Switch(home / "workspace")
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; echo late\nrun: sleep 600\nsay: never")
         await wait_until_running(home, await wait_for_process(running))
@@ -244,7 +249,7 @@ async def test_b68_process_goes_on_and_is_listed_when_its_turn_is_stopped(home: 
 
 
 async def test_b96_end_is_a_notice_and_no_turn_when_a_fresh_conversation_was_begun(home: Path) -> None:
-    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    platform, switch = SimulatedPlatform(), Switch(home / "workspace")
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; echo late\nsay: begun")
         await wait_for_replies(platform, "begun")
@@ -259,7 +264,7 @@ async def test_b96_end_is_a_notice_and_no_turn_when_a_fresh_conversation_was_beg
 
 async def test_b96_long_notice_of_an_end_comes_in_as_many_messages_as_its_platform_needs(home: Path) -> None:
     can = Capabilities(idempotent_send=True, keeps_missed=True, max_length=200)
-    platform, switch = SimulatedPlatform(capabilities=can), Switch(home.parent)
+    platform, switch = SimulatedPlatform(capabilities=can), Switch(home / "workspace")
     platform.longest = can.max_length
     async with serving(home, platform) as running:
         platform.write(f"background: {switch.wait}; seq 1000 1099\nsay: begun")
@@ -276,7 +281,7 @@ async def test_b96_long_notice_of_an_end_comes_in_as_many_messages_as_its_platfo
 
 
 async def test_b95_end_is_told_in_the_thread_that_began_the_process(home: Path) -> None:
-    platform, switch = SimulatedPlatform(), Switch(home.parent)
+    platform, switch = SimulatedPlatform(), Switch(home / "workspace")
     async with serving(home, platform):
         platform.write(f"background: {switch.wait}; echo here\nsay: begun", thread="t7")
         await wait_for_replies(platform, "begun")
@@ -302,7 +307,7 @@ async def test_news_is_told_to_the_model_as_a_note_and_not_as_the_users_words(ho
 
 
 async def test_b93_matches_are_told_promptly_then_counted_then_no_longer_watched_for(home: Path) -> None:
-    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    platform, switch, clock = SimulatedPlatform(), Switch(home / "workspace"), SettableClock()
     async with serving(home, platform, clock=clock) as running:
         platform.write(f"watch: ERROR {switch.repeat}\nsay: watching")
         await wait_for_replies(platform, "watching")
@@ -324,7 +329,7 @@ async def test_b93_matches_are_told_promptly_then_counted_then_no_longer_watched
 
 
 async def test_b93_output_is_looked_at_once_when_the_gateway_is_killed_between(home: Path) -> None:
-    platform, switch, clock = SimulatedPlatform(), Switch(home.parent), SettableClock()
+    platform, switch, clock = SimulatedPlatform(), Switch(home / "workspace"), SettableClock()
     async with crashing_at_the_end(home, platform, clock=clock):
         platform.write(f"watch: ERROR {switch.repeat}\nsay: watching")
         await wait_for_replies(platform, "watching")
@@ -339,7 +344,11 @@ async def test_b93_output_is_looked_at_once_when_the_gateway_is_killed_between(h
 
 
 async def test_b94_match_in_its_own_turn_is_given_to_the_next(home: Path) -> None:
-    platform, output, go = SimulatedPlatform(), Switch(home.parent, "output"), Switch(home.parent, "go")
+    platform, output, go = (
+        SimulatedPlatform(),
+        Switch(home / "workspace", "output"),
+        Switch(home / "workspace", "go"),
+    )
     async with serving(home, platform) as running:
         platform.write(f"watch: ERROR {output.repeat}\nrun: {go.wait}\nsay: done")
         await wait_until_running(home, await wait_for_process(running))
@@ -356,7 +365,7 @@ async def test_b94_match_in_its_own_turn_is_given_to_the_next(home: Path) -> Non
 
 
 async def test_b94_match_of_an_older_turn_begins_none(home: Path) -> None:
-    platform, output = SimulatedPlatform(), Switch(home.parent)
+    platform, output = SimulatedPlatform(), Switch(home / "workspace")
     async with serving(home, platform) as running:
         platform.write(f"watch: ERROR {output.repeat}\nsay: watching")
         await wait_for_replies(platform, "watching")
@@ -403,7 +412,7 @@ async def test_command_that_cannot_be_started_is_not_on_record(home: Path) -> No
 
 
 def test_processes_are_listed_over_http(home: Path) -> None:
-    switch = Switch(home.parent)
+    switch = Switch(home / "workspace")
     with gateway(home) as process:
         person = Person(process)
         person.say(f"background: {switch.wait}\nsay: begun")

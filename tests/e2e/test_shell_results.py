@@ -44,7 +44,7 @@ async def said(home: Path, command: str, **settings: str) -> str:
         pytest.param("true", "exit code 0\n(no output)", id="none"),
         pytest.param("echo oh >&2; exit 7", "exit code 7\noh", id="an error"),
         pytest.param("echo a; echo b >&2; echo c", "exit code 0\na\nb\nc", id="both outputs in order"),
-        pytest.param("kill -9 $$", "ended by signal 9\n(no output)", id="a signal"),
+        pytest.param("kill -9 $$", "exit code 137\n(no output)", id="a signal"),
         pytest.param("cat; echo after", "exit code 0\nafter", id="an input that is empty"),
         pytest.param(
             """printf '%s|' "it's" 'a "b"' '$HOME' \\\\""", """exit code 0\nit's|a "b"|$HOME|\\|""", id="quotes"

@@ -114,7 +114,9 @@ class FailingAgent:
     """The built-in agent of a home, whose turn fails as soon as a fact holds."""
 
     def __init__(self, home: Path, platform: str, fact: Callable[[], bool]) -> None:
-        self._agent = AgentFactory(load_settings(home, {}), [platform]).agent_for(platform)
+        factory = AgentFactory(load_settings(home, {}), [platform])
+        factory.prepare()
+        self._agent = factory.agent_for(platform)
         self._fact = fact
 
     async def run(self, context: TurnContext) -> Reply:

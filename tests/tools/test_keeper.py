@@ -1,6 +1,6 @@
 """The keeper, a process that owns one command: what it survives, what it inherits, what it writes down.
 
-Drives `tools/keeper/process` and `tools/keeper/program`.
+Drives `tools/keeper/process`, `tools/keeper/program` and `tools/keeper/stored_output`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from perdure.tools.keeper import (
     CommandStatus,
     CommandUnclaimed,
 )
+from perdure.tools.keeper.directory import RECORD_VERSION, SANDBOX_VERSION
 from support.keepers import (
     CommandStarter,
     end_all_commands,
@@ -45,6 +47,7 @@ from support.waiting import eventually, wait_for
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 1 << 20
+OLD_KEEPER = Path(__file__).parents[1] / "upgrade" / "versions" / "0.2.0" / "keeper.tar.xz"  # as it was released
 
 
 @pytest.fixture
@@ -163,13 +166,31 @@ def test_a_keeper_sees_a_command_through_when_it_is_started_by_path(root: Path, 
     assert text(root / "a") == "said\n"
 
 
-def test_a_keeper_loads_its_own_three_modules_only() -> None:
+def test_b184_keeper_of_an_older_version_refuses_a_sandboxed_command_instead_of_running_it_bare(
+    root: Path, tmp_path: Path
+) -> None:
+    with tarfile.open(OLD_KEEPER) as archive:
+        archive.extractall(tmp_path / "old", filter="data")
+    for version, name in ((SANDBOX_VERSION, "sandboxed"), (RECORD_VERSION, "bare")):
+        sandbox = {"sandbox": {"layer": "bwrap"}} if version == SANDBOX_VERSION else {}
+        write_launch_spec(root / name, version=version, command=f"touch {tmp_path / name}", **sandbox)
+    with run_keeper_program(root / "sandboxed", tmp_path / "old" / "keeper.py") as refused:
+        assert b"the order has format 2, and this keeper knows 1" in refused.communicate()[1]
+    with run_keeper_program(root / "bare", tmp_path / "old" / "keeper.py") as ran:
+        assert ran.communicate()[1] == b""
+    assert wait_until_ended(root / "bare").exit_code == 0
+    assert keeper.read_status(root / "sandboxed") == CommandUnclaimed()
+    assert ((tmp_path / "sandboxed").exists(), (tmp_path / "bare").exists()) == (False, True)
+
+
+def test_a_keeper_loads_its_own_modules_only() -> None:
     """Its start costs every command; `perdure` itself, `typing` or `json` would take longer than all the rest."""
     folder = str(keeper.KEEPER_PROGRAM.parent)
     script = f"import sys; sys.path.append({folder!r}); import program; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
-    assert {"directory", "process"} <= set(loaded.stdout.split())
-    assert not {"perdure", "typing", "json", "pathlib", "signal", "enum", "asyncio"} & set(loaded.stdout.split())
+    assert {"directory", "process", "stored_output"} <= set(loaded.stdout.split())
+    heavy = {"perdure", "typing", "json", "pathlib", "signal", "enum", "asyncio", "ctypes", "confinement"}
+    assert not heavy & set(loaded.stdout.split())
 
 
 # ── once ────────────────────────────────────────────────────────────────────────────────────────────────────

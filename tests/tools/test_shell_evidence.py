@@ -18,6 +18,7 @@ from perdure.tools.keeper import StatusTimeouts
 from perdure.tools.shell import CommandEnvironment, call_directory, shell_tool
 from support.chat_folders import shared_folders
 from support.keepers import end_all_commands
+from support.sandbox import NO_SANDBOX
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def shell(root: Path) -> Tool:
-    environment = CommandEnvironment(root, shared_folders(root.parent), status_timeouts=SHORT)
+    environment = CommandEnvironment(root, shared_folders(root.parent), lambda: NO_SANDBOX, status_timeouts=SHORT)
     return shell_tool(environment, DeferredProcessRecords())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -79,12 +79,18 @@ class BuiltinAgent:
         tools: Toolbox | Sequence[Tool] = (),
         *,
         system_prompt: str = "",
+        surroundings: Callable[[], str] = lambda: "",
         bounds: Bounds | None = None,
     ) -> None:
+        """`surroundings` follows the system prompt: what is known only when the gateway has started."""
         self._model = model
         self._toolbox = FixedTools(tools) if isinstance(tools, Sequence) else tools
-        self._system_prompt = system_prompt
+        self._prompt, self._surroundings = system_prompt, surroundings
         self._bounds = bounds or Bounds()
+
+    @property
+    def _system_prompt(self) -> str:
+        return "\n\n".join(part for part in (self._prompt, self._surroundings()) if part)
 
     async def run(self, context: TurnContext) -> Reply:
         tools = {tool.name: tool for tool in await self._toolbox.tools()}

@@ -33,6 +33,7 @@ COMMANDS = {  # the module of each command, in the order of the help
     "export": "transfer",
     "import": "transfer",
     "drill": "drill",
+    "doctor": "doctor",
     "token": "token",
     "version": "configuration",
     "config": "configuration",

@@ -25,8 +25,10 @@ def run() -> None:
     """Run the gateway in the foreground."""
     from perdure.runtime.gateway import Gateway
     from perdure.tools.descriptor_limit import raise_limit
+    from perdure.tools.process_privacy import hide_memory
     from perdure.web.server import serve  # loads the web server
 
+    hide_memory()
     raise_limit()
     lifeline, make_gateway = take_lifeline(), partial(Gateway, launch=take_launch())
     settings = load_settings()
@@ -46,6 +48,9 @@ def _print_ready_line(url: str) -> None:
 @app.command()
 def up() -> None:
     """Run the gateway and start it again whenever it dies."""
+    from perdure.tools.process_privacy import hide_memory
+
+    hide_memory()
     sys.exit(supervise([sys.executable, "-m", "perdure", "run"]))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +14,10 @@ from perdure.agents.builtin_agent import Bounds, BuiltinAgent
 from perdure.agents.offline_model import OfflineModel
 from perdure.agents.tool_calls import CLARIFY, CLARIFY_TOOL
 from perdure.config import Settings
+from perdure.config.sandbox_request import sandbox_request
 from perdure.core import texts
 from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
-from perdure.errors import ConfigurationError
+from perdure.errors import ConfigurationError, PerdureError
 from perdure.logs import Log
 from perdure.plugins import load_entry_points, load_object
 from perdure.runtime.chat_folders import ChatFolderFinder, ConversationAttachments
@@ -23,6 +26,7 @@ from perdure.runtime.tasks import FailureLog
 from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
+from perdure.tools.sandbox import SandboxInForce, choose_sandbox
 from perdure.tools.send_file import send_file_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
 from perdure.tools.tool_approvals import AskingTools, AskRules, refuse_unknown_tools
@@ -49,6 +53,7 @@ class AgentFactory:
         self._models: dict[str, Model] = {}
         self._boxes: dict[bool, list[Toolbox]] = {}
         self._mcp: McpTools | None = None
+        self._sandbox: SandboxInForce | None = None
         self._process_records = DeferredProcessRecords()
         self._folders = ChatFolderFinder(settings)
         custom_agent = custom_agent or self._load_custom_agent()
@@ -63,7 +68,7 @@ class AgentFactory:
         return self._mcp.problems if self._mcp else {}
 
     def prepare(self) -> None:
-        """Make the directories in which the tools of agents work."""
+        """Make the directories in which the tools of agents work, and choose the sandbox of commands."""
         try:
             self._folders.prepare()
         except OSError as error:
@@ -71,6 +76,16 @@ class AgentFactory:
                 f"the directory for the agent's files cannot be made: {error}",
                 hint="Set tools.directory to one that this user may write to.",
             ) from error
+        with tempfile.TemporaryDirectory(prefix=".trial-", dir=self._settings.home) as trial:
+            workspace = self._settings.shared_workspace if self._folders.shared else Path(trial)
+            self._sandbox = choose_sandbox(sandbox_request(self._settings), workspace, Path(trial))
+
+    @property
+    def sandbox(self) -> SandboxInForce:
+        """The sandbox in which commands run, chosen at the start of the gateway."""
+        if self._sandbox is None:
+            raise PerdureError("the sandbox is chosen when the gateway is started")
+        return self._sandbox
 
     def bind_process_records(self, process_records: ProcessRecords) -> None:
         """Give the shell tools the store's records of background processes, once the store is open."""
@@ -110,7 +125,14 @@ class AgentFactory:
             call_timeout_seconds=settings.tools.timeout,
         )
         tools = ToolRegistry(self._toolboxes(offline=name == OFFLINE_MODEL), chosen)
-        return BuiltinAgent(self._model(name), tools, system_prompt=prompt, bounds=bounds)
+        surroundings = partial(self._command_prompt, chosen)
+        return BuiltinAgent(
+            self._model(name), tools, system_prompt=prompt, surroundings=surroundings, bounds=bounds
+        )
+
+    def _command_prompt(self, chosen: Sequence[str]) -> str:
+        """What the model is told of its commands, if it has a shell."""
+        return self.sandbox.prompt if any(fnmatchcase("shell", pattern) for pattern in chosen) else ""
 
     def _model(self, name: str) -> Model:
         if name not in self._models:
@@ -171,11 +193,24 @@ class AgentFactory:
     def _workplace(self) -> CommandEnvironment:
         settings = self._settings
         return CommandEnvironment(
-            settings.home / "keepers", self._folders.find, tuple(settings.tools.env), settings.tools.timeout
+            settings.home / "keepers",
+            self._folders.find,
+            lambda: self.sandbox,
+            tuple(settings.tools.env),
+            settings.tools.timeout,
         )
 
     def _approval_guard(self) -> ApprovalGuard | None:
-        """Return the guard that says which shell commands wait for a person's approval."""
+        """Return the guard that says which shell commands wait for a person: without a sandbox, all."""
+        guard = self._policy_guard()
+        if guard is None:
+            return None
+        return lambda arguments, use: (
+            guard(arguments, use) if self.sandbox.is_on else texts.sandbox.EVERY_COMMAND_ASKS
+        )
+
+    def _policy_guard(self) -> ApprovalGuard | None:
+        """Return the guard by the settings."""
         wanted = self._settings.tools
         match wanted.approvals:
             case "off":

@@ -32,6 +32,7 @@ from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.run_services import RunCapabilities, RunService
 from perdure.store.runs import LEASE_MS, RunStart
+from perdure.tools.sandbox import SandboxInForce
 from perdure.version import __version__
 
 log = Log("gateway")
@@ -116,6 +117,11 @@ class Gateway:
             raise PerdureError("the gateway has not been started")
         return self._loops
 
+    @property
+    def sandbox(self) -> SandboxInForce:
+        """The sandbox in which commands run; known once the gateway has been started."""
+        return self._agents.sandbox
+
     def problems(self) -> list[str]:
         """Return why some people are not served at the moment, in words; empty means healthy."""
         store = self._store.problem if self._store else None
@@ -131,6 +137,7 @@ class Gateway:
         running = len(self.loops.runner.running)
         connected = ", ".join(self.loops.connections.connected) or "no platform"
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
+        lines.append(self.sandbox.summary)
         if self.loops.recoverer.paused:
             lines.append(texts.recovery.RESUME_PAUSED)
         return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.warnings())]
@@ -167,6 +174,7 @@ class Gateway:
 
     async def _run(self, on_ready: Callable[[], None]) -> StopKind:
         self._agents.prepare()
+        log.info("sandbox_chosen", layer=self.sandbox.layer, says=self.sandbox.summary)
         database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clocks.wall)
         self._store = Store(self._wrap(database))
         try:

@@ -212,6 +212,47 @@ class ToolsSettings(msgspec.Struct, frozen=True):
             examples=[["rm -rf build"]],
         ),
     ] = []
+    sandbox: Annotated[
+        Literal["auto", "bwrap", "landlock", "off"],
+        Meta(
+            description="The [sandbox](sandbox.md) of commands: the best that works here, one that must work, or "
+            "none. Without one, every command asks."
+        ),
+    ] = "auto"
+    sandbox_network: Annotated[
+        Literal["web", "public", "none", "full"],
+        Meta(
+            description="What sandboxed commands reach of the network: TCP ports 22, 53, 80 and 443 and UDP; "
+            "public addresses alone (not built yet, and refused); nothing; or everything."
+        ),
+    ] = "web"
+    sandbox_read: Annotated[
+        list[NonEmptyText],
+        Meta(
+            description="Further folders or files that sandboxed commands may read; a relative path starts in the "
+            "home directory.",
+            examples=[["/opt/toolchain"]],
+        ),
+    ] = []
+    sandbox_write: Annotated[
+        list[NonEmptyText],
+        Meta(
+            description="Further folders that sandboxed commands may read and change.",
+            examples=[["/srv/shared"]],
+        ),
+    ] = []
+    sandbox_memory: Annotated[
+        PositiveCount, Meta(description="How much memory each process of a sandboxed command may use, in MB.")
+    ] = 4000
+    sandbox_processes: Annotated[
+        PositiveCount,
+        Meta(
+            description="How many processes and threads sandboxed commands may have at a time; root has no limit."
+        ),
+    ] = 512
+    sandbox_file_size: Annotated[
+        PositiveCount, Meta(description="How large a file may grow that a sandboxed command writes, in MB.")
+    ] = 10_000
     approval_expires: Annotated[
         Duration, Meta(description="An approval that comes later than this counts no more, and nothing is run.")
     ] = 86400.0

@@ -34,6 +34,7 @@ from perdure.tools.keeper import (
     StatusTimeouts,
 )
 from perdure.tools.process_records import ProcessRecords
+from perdure.tools.sandbox.in_force import SandboxInForce
 from perdure.tools.threads import run_in_thread
 
 POLL_SECONDS = 10.0  # between two checks for new output
@@ -46,12 +47,36 @@ class CommandEnvironment(Struct, frozen=True):
 
     keepers: Path  # a directory for each command, with its output and its result
     folders: FindFolders  # of the conversation that a command belongs to
+    sandbox: Callable[[], SandboxInForce]  # known when the gateway has started
     env: Sequence[str] = ("PATH", "HOME", "LANG")  # names of the variables that are passed on
     timeout: float = 600.0  # seconds, unless the model says otherwise
     status_timeouts: StatusTimeouts = DEFAULT_TIMEOUTS
 
-    def variables(self) -> dict[str, str]:
-        return {name: os.environ[name] for name in self.env if name in os.environ}
+    def limit_hint(self, status: CommandStatus, text: str) -> str:
+        """Which limit a failed command seems to have met, by its own words, on a line of its own."""
+        limits = self.sandbox().limits
+        if not self.sandbox().is_on or not isinstance(status, CommandEnded) or status.exit_code == 0:
+            return ""
+        hint = texts.sandbox.limit_hint(text, limits.memory, limits.processes)
+        return f"\n{hint}" if hint else ""
+
+    def launch_spec(
+        self, folders: ChatFolders, command: str, timeout: float | None, *, readable: bool
+    ) -> LaunchSpec:
+        """The command of a conversation, with its folders, its environment and its sandbox."""
+        sandbox = self.sandbox()
+        passed_on = {name: os.environ[name] for name in self.env if name in os.environ}
+        own = sandbox.variables(folders.agent_home)
+        if sandbox.is_on:
+            sandbox.make_folders(folders.agent_home)
+        return LaunchSpec(
+            command,
+            str(folders.workspace),
+            passed_on | {name: value for name, value in own.items() if name in passed_on or name != "HOME"},
+            timeout,
+            input=readable,
+            sandbox=sandbox.confinement(folders.workspace, folders.agent_home, folders.attachments),
+        )
 
 
 def call_directory(keepers: Path, key: str) -> Path:
@@ -98,16 +123,18 @@ def shell_tool(
         folders = await environment.folders(use.session_key)
         if background:
             limit = None if timeout is None else max(0.1, timeout)
-            spec = LaunchSpec(command, str(folders.workspace), environment.variables(), limit)
+            spec = environment.launch_spec(folders, command, limit, readable=True)
             wanted = (notify_on_complete, output_patterns.check_patterns(watch_patterns))
             first = call_directory(environment.keepers, use.key)
             return await start_in_background(first, spec, use.key, records, *wanted, environment.status_timeouts)
         if watch_patterns:
             raise ToolFailed(texts.processes.WATCH_NEEDS_BACKGROUND)
-        spec = make_launch_spec(environment, folders, command, timeout)
+        limit = environment.timeout if timeout is None else max(0.1, timeout)
+        spec = environment.launch_spec(folders, command, limit, readable=False)  # nothing could write to it
         directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
         status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
-        return await result_text(directory, status, environment.status_timeouts)
+        text = await result_text(directory, status, environment.status_timeouts)
+        return f"{text}{environment.limit_hint(status, text)}"
 
     where = f"{socket.gethostname()}:{environment.keepers}"
     return replace(
@@ -156,18 +183,6 @@ async def _wait_for_end(
         if size != last_size or size == max_bytes:  # a keeper of an earlier version stores no more than that
             last_size = size
             report_activity()
-
-
-def make_launch_spec(
-    environment: CommandEnvironment, folders: ChatFolders, command: str, timeout: float | None
-) -> LaunchSpec:
-    return LaunchSpec(
-        command=command,
-        directory=str(folders.workspace),
-        env=environment.variables(),
-        timeout=environment.timeout if timeout is None else max(0.1, timeout),
-        input=False,  # nothing could write to it
-    )
 
 
 async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Path:

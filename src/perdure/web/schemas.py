@@ -117,6 +117,14 @@ class UnservedResource(Struct, frozen=True):
     text: str
 
 
+class SandboxResource(Struct, frozen=True):
+    """The sandbox in which commands run."""
+
+    layer: Literal["bwrap", "landlock", "off"]
+    network: Literal["web", "none", "full"]
+    summary: str  # one sentence, with the reason why it is not a better one; `perdure doctor` tells more
+
+
 class StatusResponse(Struct, frozen=True):
     """The state of the gateway."""
 
@@ -130,6 +138,7 @@ class StatusResponse(Struct, frozen=True):
     counts: OpenCounts
     unserved: list[UnservedResource]
     summary: list[str]
+    sandbox: SandboxResource
 
 
 class ActionResource(Struct, frozen=True):

@@ -22,6 +22,8 @@ _PROBLEMS = {
     "start": "The command was not started ({reason}).",
     "early": "The command was stopped before it was started.",
     "output": "Its output could not be kept whole ({reason}); what it said after that is missing.",
+    "sandbox": "The command was not started: its sandbox could not be made ({reason}).",
+    "file_size": "a file grew to {subject} MB, which is the limit: tools.sandbox_file_size",
     "survivors": "Some of its processes could not be ended: {subject}.",
 }
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perdure.tools import keeper
 from perdure.tools.keeper import CommandEnded, CommandLost, CommandNeverStarted, CommandRunning
-from perdure.tools.keeper.directory import process_stat, signal_process, signal_session
+from perdure.tools.keeper.directory import process_stat, session_processes, signal_process, signal_processes
 
 PointKind = Literal["store", "start", "send", "ack", "step", "rest", "keeper", "command", "full"]
 
@@ -120,4 +120,4 @@ class CommandKiller:
     def kill_commands(self) -> None:
         """Kill all commands that run, with whatever they have started; their keepers live on."""
         for each in self.running():
-            signal_session(each.pid, signal.SIGKILL)
+            signal_processes(session_processes(each.pid), signal.SIGKILL)

@@ -150,8 +150,10 @@ async def _stop_orphan(directory: Path, grace: float) -> None:
     session = await run_in_thread(lambda: session_processes(child.pid))
     if not child.is_alive:
         return  # another session may have this id now
+    # Bubblewrap only waits for the command: if it ended first, the command would have no grace.
+    meek = [each for each in session if not (child.wrapped and each[0] == child.pid)]
     for number in (signal.SIGTERM, signal.SIGCONT):
-        _signal_each(session, number)
+        _signal_each(meek, number)
     await _wait_for_exit(child.pid, child.started, grace)
     _signal_each(session, signal.SIGKILL)
     await _wait_for_exit(child.pid, child.started, _STOP_MARGIN_SECONDS)

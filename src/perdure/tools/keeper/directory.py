@@ -19,6 +19,7 @@ else:  # the C module beneath `signal`, which itself loads `enum`
     import _signal as signal
 
 RECORD_VERSION = 1  # of the records; a record with a higher version is left alone
+SANDBOX_VERSION = 2  # of an order with a sandbox: a keeper of 0.2.0, which knows none, refuses it
 
 
 # ── JSON ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,14 +143,14 @@ def boot_id() -> str:
     return read_bytes(None, "/proc/sys/kernel/random/boot_id").decode().strip()
 
 
-def process_stat(pid: int) -> tuple[str, int, int] | None:
-    """The state, session and start time (ticks since boot) of a process; None if it does not exist."""
+def process_stat(pid: int) -> tuple[str, int, int, int] | None:
+    """The state, session, start time (ticks since boot) and parent of a process; None if it does not exist."""
     try:
         stat = read_bytes(None, f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return fields[0].decode(), int(fields[3]), int(fields[19])
+    return fields[0].decode(), int(fields[3]), int(fields[19]), int(fields[1])
 
 
 def is_process_alive(pid: int, started: int) -> bool:
@@ -158,20 +159,30 @@ def is_process_alive(pid: int, started: int) -> bool:
     return found is not None and found[2] == started and found[0] not in "ZX"
 
 
+def all_processes() -> list[tuple[int, tuple[str, int, int, int]]]:
+    """Every process of the system, with what `process_stat` says of it."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 reason: pathlib is large
+    return [(pid, found) for pid in pids if (found := process_stat(pid))]
+
+
 def session_processes(session: int) -> list[tuple[int, int]]:
     """The living processes of a session, with their start times."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 reason: pathlib is large
-    processes = [(pid, found) for pid in pids if (found := process_stat(pid))]
-    return [(pid, found[2]) for pid, found in processes if found[1] == session and found[0] not in "ZX"]
+    return [(pid, found[2]) for pid, found in all_processes() if found[1] == session and found[0] not in "ZX"]
 
 
-def signal_session(session: int, number: int) -> None:
-    """Signal every process of a session; not by group, because `timeout` and shells make groups of their own."""
-    try:
-        found = session_processes(session)
-    except OSError:  # `/proc` cannot be read now; a keeper that kills tries again
-        return
-    for pid, started in found:
+def descendant_processes(ancestor: int) -> list[tuple[int, int]]:
+    """The living processes that a process has started, and those that they have, with their start times."""
+    processes = all_processes()
+    family, size = {ancestor}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {pid for pid, found in processes if found[3] in family}
+    return [(pid, found[2]) for pid, found in processes if pid in family - {ancestor} and found[0] not in "ZX"]
+
+
+def signal_processes(processes: list[tuple[int, int]], number: int) -> None:
+    """Signal each of these; not by group, because `timeout` and shells make groups of their own."""
+    for pid, started in processes:
         try:
             signal_process(pid, started, number)
         except OSError:  # it runs as another user now, by `sudo` for one, or cannot be read

@@ -9,10 +9,13 @@ import time
 TYPE_CHECKING = False  # see program.py
 if TYPE_CHECKING:
     import signal
+    from types import ModuleType
 
     from perdure.tools.keeper.directory import (
         RECORD_VERSION,
         RecordFields,
+        all_processes,
+        descendant_processes,
         dumps,
         error_reason,
         fs_encode,
@@ -22,11 +25,14 @@ if TYPE_CHECKING:
         read_bytes,
         replace_record,
         session_processes,
-        signal_session,
+        signal_processes,
     )
+    from perdure.tools.keeper.stored_output import OutputFiles
 else:
     from directory import (
         RECORD_VERSION,
+        all_processes,
+        descendant_processes,
         dumps,
         error_reason,
         fs_encode,
@@ -37,8 +43,9 @@ else:
         replace_record,
         session_processes,
         signal,
-        signal_session,
+        signal_processes,
     )
+    from stored_output import OutputFiles
 
 LINGER_SECONDS = 0.3  # after a command's end, for the last output of its children
 KILL_RETRY_SECONDS = 5.0  # for processes that do not die of SIGKILL
@@ -61,60 +68,13 @@ def limit_descriptors(soft: int | None) -> None:
             return
 
 
-class OutputFiles:
-    """The output of a command on disk: its beginning and its end.
-
-    The file `output` holds the first half of what may be stored. The other half rolls: later output fills files
-    of a quarter each, named by their offset in the whole, and before a third is opened the oldest is removed. So
-    the names say what the files hold, whenever the keeper dies.
-    """
-
-    def __init__(self, directory_fd: int, max_bytes: int) -> None:
-        self._directory_fd, self._quarter = directory_fd, max_bytes // 4
-        self._rolling: list[tuple[str, int]] = []  # name and descriptor of the rolling files
-        self._file, self._room = self._open("output"), max_bytes - 2 * self._quarter
-        self._head = self._file
-        self.total_bytes = self.stored_bytes = 0
-        self.problem: list[str] | None = None
-
-    def append(self, piece: bytes) -> None:
-        """Count a piece of output, and store it unless the disk refuses."""
-        at, self.total_bytes = self.total_bytes, self.total_bytes + len(piece)
-        try:
-            while piece and self.problem is None and self._make_room(at):
-                written = os.write(self._file, piece[: self._room])
-                piece, at = piece[written:], at + written
-                self.stored_bytes += written
-                self._room -= written
-        except OSError as error:
-            # For good, even if the disk has space again: output has no gap but the one in the middle.
-            self.problem = ["output", "", error_reason(error)]
-
-    def _make_room(self, offset: int) -> bool:
-        """Whether output at this offset can be stored; after a full file a new one is opened."""
-        if not self._room and self._quarter:
-            if len(self._rolling) == 2:
-                self._drop(*self._rolling.pop(0))
-            self._file, self._room = self._open(f"output.{offset}"), self._quarter
-            self._rolling.append((f"output.{offset}", self._file))
-        return self._room > 0
-
-    def _open(self, name: str) -> int:
-        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600, dir_fd=self._directory_fd)
-
-    def _drop(self, name: str, file: int) -> None:
-        os.unlink(name, dir_fd=self._directory_fd)
-        os.close(file)
-        self.stored_bytes -= self._quarter
-
-    def close(self) -> None:
-        """Sync the files to disk and close them."""
-        for file in (self._head, *(each for _, each in self._rolling)):
-            try:
-                os.fsync(file)
-            except OSError as error:
-                self.problem = self.problem or ["output", "", error_reason(error)]
-            os.close(file)
+def load_confinement() -> ModuleType:
+    """The module that confines commands; only an order with a sandbox needs it."""
+    if TYPE_CHECKING:
+        from perdure.tools.keeper import confinement
+    else:
+        import confinement
+    return confinement
 
 
 class CommandProcess:
@@ -122,6 +82,9 @@ class CommandProcess:
 
     def __init__(self, directory_fd: int, spec: RecordFields, signal_fd: int) -> None:
         self.directory_fd, self.spec, self.signal_fd = directory_fd, spec, signal_fd
+        self.sandbox: RecordFields | None = spec["sandbox"]
+        self.is_wrapped = self.sandbox is not None and self.sandbox["layer"] == "bwrap"  # our child is bubblewrap
+        self.sandbox_status: int | None = None  # from which can be read what bubblewrap says of the command
         self.child_pid = 0
         self.output: OutputFiles | None = None
         self.input_fd: int | None = None
@@ -159,12 +122,13 @@ class CommandProcess:
         stdin_fd, (self.output_pipe, output_fd) = self.open_input(), os.pipe()
         os.set_blocking(self.output_pipe, False)
         failure_reader, failure_fd = os.pipe()
+        self.sandbox_status, status_fd = os.pipe()
         self.child_pid = os.fork()
         if not self.child_pid:
-            self.exec_command(stdin_fd, output_fd, failure_fd)
+            self.exec_command(stdin_fd, output_fd, failure_fd, status_fd)
         if self.spec["timeout"] is not None:
             self.timeout_at = time.monotonic() + self.spec["timeout"]
-        for descriptor in (stdin_fd, output_fd, failure_fd):
+        for descriptor in (stdin_fd, output_fd, failure_fd, status_fd):
             os.close(descriptor)
         with os.fdopen(failure_reader, "rb") as failure:
             self.result["problem"] = loads(failure.read() or b"null")
@@ -172,7 +136,7 @@ class CommandProcess:
             replace_record(
                 self.directory_fd,
                 "child",
-                {"version": RECORD_VERSION, **process_identity(self.child_pid)},
+                {"version": RECORD_VERSION, "wrapped": self.is_wrapped, **process_identity(self.child_pid)},
                 durable=False,
             )
         except OSError:  # a full disk; the command runs all the same
@@ -188,7 +152,7 @@ class CommandProcess:
         os.set_blocking(stdin_fd, True)
         return stdin_fd
 
-    def exec_command(self, stdin_fd: int, output_fd: int, failure_fd: int) -> None:
+    def exec_command(self, stdin_fd: int, output_fd: int, failure_fd: int, status_fd: int) -> None:
         """Turn this new process into the command, with nothing but what its launch spec says; never return."""
         spec, kind, code = self.spec, "directory", 126
         try:
@@ -203,11 +167,15 @@ class CommandProcess:
             limit_descriptors(spec["descriptors"])
             kind = "shell"
             env = {fs_encode(name): fs_encode(value) for name, value in spec["env"].items()}
-            line = [spec["shell"], "-c", "--", fs_encode(spec["command"])]
-            os.execve(spec["shell"], line, env)  # noqa: S606 reason: it is the shell
-        except (OSError, ValueError) as error:
+            line = [fs_encode(spec["shell"]), b"-c", b"--", fs_encode(spec["command"])]
+            if self.sandbox is not None:
+                kind = "sandbox"
+                load_confinement().exec_confined(self.sandbox, line, env, status_fd)
+            os.execve(line[0], line, env)  # noqa: S606 reason: it is the shell
+        except (OSError, ValueError, KeyError) as error:
             code = 127 if kind == "shell" and isinstance(error, FileNotFoundError) else 126
-            os.write(failure_fd, dumps([kind, spec[kind], error_reason(error)]).encode())
+            subject = spec[kind] if kind != "sandbox" else ""
+            os.write(failure_fd, dumps([kind, subject, error_reason(error)]).encode())
         finally:
             os._exit(code)
 
@@ -245,11 +213,19 @@ class CommandProcess:
         return not survivors
 
     def survivors(self) -> list[tuple[int, int]] | None:
-        """The living processes of the command's session; None if `/proc` cannot be read now."""
+        """The living processes of the command; None if `/proc` cannot be read now.
+
+        Without a sandbox those of its session. In one, all that descend from us, also those in another session.
+        """
         try:
-            return session_processes(self.child_pid)
+            return descendant_processes(os.getpid()) if self.sandbox else session_processes(self.child_pid)
         except OSError:
             return None
+
+    def signal_all(self, number: int, *, spare_wrapper: bool = False) -> None:
+        """Signal every process of the command; bubblewrap, which only waits for the command, is spared TERM."""
+        spared = self.child_pid if self.is_wrapped and spare_wrapper else 0
+        signal_processes([each for each in self.survivors() or () if each[0] != spared], number)
 
     def poll_timeout_ms(self) -> float | None:
         """The milliseconds until the next deadline; None without one."""
@@ -270,14 +246,14 @@ class CommandProcess:
             self.result["timed_out"] = True
             self.terminate(self.spec["grace"])
         if self.kill_at is not None and now >= self.kill_at:
-            signal_session(self.child_pid, signal.SIGKILL)
+            self.signal_all(signal.SIGKILL)
 
     def terminate(self, grace: float) -> None:
         """Send SIGTERM to every process of the session; a second call can only shorten the grace."""
         moment = time.monotonic() + grace
         if self.kill_at is None:
-            signal_session(self.child_pid, signal.SIGTERM)
-            signal_session(self.child_pid, signal.SIGCONT)  # a halted process would not receive SIGTERM
+            self.signal_all(signal.SIGTERM, spare_wrapper=True)
+            self.signal_all(signal.SIGCONT)  # a halted process would not receive SIGTERM
         self.kill_at = moment if self.kill_at is None else min(self.kill_at, moment)
 
     def read_signals(self) -> bytes:
@@ -299,6 +275,14 @@ class CommandProcess:
             self.ended_at = time.monotonic()
             self.result["ended_at"] = now_ms()
             self.drain_output()
+        if self.sandbox is not None:
+            self.reap_orphans()
+
+    def reap_orphans(self) -> None:
+        """Reap processes that have become our children because their parents have ended; not the command."""
+        for pid, found in all_processes():
+            if found[0] == "Z" and found[3] == os.getpid() and pid != self.child_pid:
+                os.waitpid(pid, os.WNOHANG)
 
     def requested_grace(self) -> float:
         try:
@@ -332,7 +316,11 @@ class CommandProcess:
         self.result.setdefault("ended_at", now_ms())
         if self.child_pid:
             code = os.waitstatus_to_exitcode(os.waitpid(self.child_pid, 0)[1])
+            code = self.exit_code_in_sandbox(code) if self.is_wrapped else code
             self.result["exit_code" if code >= 0 else "signal"] = abs(code)
+            if self.sandbox is not None and code in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
+                limit = self.sandbox["limits"]["FSIZE"]
+                self.result["problem"] = self.result["problem"] or ["file_size", str(limit // 1_000_000), ""]
         if self.output is not None:
             self.output.close()
             self.result |= {"seen": self.output.total_bytes, "kept": self.output.stored_bytes}
@@ -344,6 +332,26 @@ class CommandProcess:
                 return None  # the directory was removed
             except OSError:
                 time.sleep(1)
+
+    def exit_code_in_sandbox(self, code: int) -> int:
+        """The command's own exit code, which bubblewrap passes on; negative for a signal that we sent.
+
+        Bubblewrap says nothing of an exit code if the command was never started.
+        """
+        if self.sandbox_status is None or self.result["problem"] or code < 0:
+            return code
+        ended_by_us = self.result["stopped"] or self.result["timed_out"]
+        os.set_blocking(self.sandbox_status, False)
+        if b'"exit-code"' in self.read_sandbox_status() or ended_by_us:
+            return 128 - code if ended_by_us and code > 128 else code
+        self.result["problem"] = ["sandbox", "", "its output is what bubblewrap said"]
+        return 126
+
+    def read_sandbox_status(self) -> bytes:
+        try:
+            return os.read(self.sandbox_status or 0, _PIECE_BYTES)
+        except BlockingIOError:
+            return b""
 
     def discard_late_output(self) -> None:
         """Leave a process that reads and drops the children's later output: without a reader they would fail."""

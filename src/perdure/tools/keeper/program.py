@@ -5,7 +5,8 @@ first decides, and the keeper does so before it starts anything. It stores the c
 on `input`, and writes how the command ended to `result.json`, last of all. SIGTERM stops the command, SIGUSR1
 closes its input.
 
-Each command has a keeper of its own. So the program loads little: two modules beside it, which load nothing else.
+Each command has a keeper of its own. So the program loads little: two modules beside it, which load nothing else,
+and a third one for an order with a sandbox.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ TYPE_CHECKING = False  # as in `typing`, which takes as long to load as all the 
 if TYPE_CHECKING:
     import signal
 
-    from perdure.tools.keeper.directory import RECORD_VERSION, RecordFields, claim_directory, loads, read_bytes
-    from perdure.tools.keeper.process import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess
+    from perdure.tools.keeper.directory import SANDBOX_VERSION, RecordFields, claim_directory, loads, read_bytes
+    from perdure.tools.keeper.process import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess, load_confinement
 else:  # by bare name: importing the package would take longer than the whole program
     sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 reason: pathlib is large
-    from directory import RECORD_VERSION, claim_directory, loads, read_bytes, signal
-    from process import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess
+    from directory import SANDBOX_VERSION, claim_directory, loads, read_bytes, signal
+    from process import IGNORED_SIGNALS, STOP_SIGNALS, CommandProcess, load_confinement
 
 LAUNCH_DEFAULTS = {
     "timeout": None,
@@ -32,6 +33,7 @@ LAUNCH_DEFAULTS = {
     "input": True,
     "umask": 0o022,
     "descriptors": None,
+    "sandbox": None,
 }
 
 
@@ -46,6 +48,8 @@ def main() -> None:
     detach({directory_fd, failure_fd})
     try:
         spec = read_launch_spec(directory_fd)
+        if spec["sandbox"] is not None:
+            load_confinement().become_subreaper()
         signal_fd = open_signal_pipe()
         claimed = claim_directory(directory_fd, "keeper")
     except (OSError, ValueError, KeyError) as error:
@@ -58,8 +62,8 @@ def main() -> None:
 def read_launch_spec(directory_fd: int) -> RecordFields:
     """Read `order.json`, with defaults for the fields that an older gateway did not know."""
     spec: RecordFields = LAUNCH_DEFAULTS | loads(read_bytes(directory_fd, "order.json"))
-    if spec["version"] > RECORD_VERSION:
-        raise ValueError(f"the order has format {spec['version']}, and this keeper knows {RECORD_VERSION}")
+    if spec["version"] > SANDBOX_VERSION:
+        raise ValueError(f"the order has format {spec['version']}, and this keeper knows {SANDBOX_VERSION}")
     return spec
 
 

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, structs
 
 from perdure.core import texts
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools.descriptor_limit import INHERITED_LIMIT
-from perdure.tools.keeper.directory import RECORD_VERSION, fs_encode, replace_record
+from perdure.tools.keeper.directory import RECORD_VERSION, SANDBOX_VERSION, fs_encode, replace_record
 from perdure.tools.keeper.status import (
     DEFAULT_TIMEOUTS,
     CommandNeverStarted,
@@ -44,6 +45,7 @@ class LaunchSpec(Struct, frozen=True):
     grace: float = 5.0  # seconds from SIGTERM, sent after `timeout`, to SIGKILL
     shell: str = "/bin/sh"
     input: bool = True  # False: its standard input is empty
+    sandbox: dict[str, Any] | None = None  # a `Confinement` of `tools.sandbox`; None: the command runs without one
 
 
 async def start_command(directory: Path, spec: LaunchSpec, timeouts: StatusTimeouts = DEFAULT_TIMEOUTS) -> None:
@@ -95,7 +97,8 @@ def _write_launch_spec(directory: Path, spec: LaunchSpec) -> None:
         if b"\0" in fs_encode(text):
             raise ValueError(text)
     make_directory(directory)
-    record = structs.asdict(spec) | {"version": RECORD_VERSION, "umask": _umask(), "descriptors": INHERITED_LIMIT}
+    version = RECORD_VERSION if spec.sandbox is None else SANDBOX_VERSION
+    record = structs.asdict(spec) | {"version": version, "umask": _umask(), "descriptors": INHERITED_LIMIT}
     record["directory"] = str(Path(spec.directory).absolute())
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

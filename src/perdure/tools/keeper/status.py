@@ -119,6 +119,12 @@ class ProcessIdentity(KeeperRecord):
                 os.waitpid(self.pid, os.WNOHANG)
 
 
+class ChildRecord(ProcessIdentity):
+    """The process of the command, or of bubblewrap around it."""
+
+    wrapped: bool = False
+
+
 class ClaimRecord(ProcessIdentity):
     """Who claimed the directory first: a keeper or a gateway."""
 
@@ -212,8 +218,8 @@ def read_claim(directory: Path) -> ClaimRecord | None:
     return _read_record(directory, "claim", ClaimRecord)
 
 
-def read_child(directory: Path) -> ProcessIdentity | None:
-    return _read_record(directory, "child", ProcessIdentity)
+def read_child(directory: Path) -> ChildRecord | None:
+    return _read_record(directory, "child", ChildRecord)
 
 
 def _claimed_status(directory: Path) -> CommandStatus | None:

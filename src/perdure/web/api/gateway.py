@@ -13,6 +13,7 @@ from perdure.web.schemas import (
     ConfigurationResponse,
     HealthResponse,
     ReadinessResponse,
+    SandboxResource,
     StatusResponse,
     UnservedResource,
 )
@@ -64,7 +65,7 @@ class ConfigurationApi(GatewayApi):
 
 
 async def gateway_status(gateway: Gateway) -> StatusResponse:
-    run = await gateway.store.runs.get(gateway.operator_verbs.run)
+    run, sandbox = await gateway.store.runs.get(gateway.operator_verbs.run), gateway.sandbox
     unserved = await read_unserved(gateway)
     return StatusResponse(
         phase=gateway.phase,
@@ -77,6 +78,7 @@ async def gateway_status(gateway: Gateway) -> StatusResponse:
         counts=await gateway.store.gauges.counts(),
         unserved=unserved,
         summary=[*gateway.describe(), *(f"{each.text}." for each in unserved)],
+        sandbox=SandboxResource(sandbox.layer, sandbox.network, sandbox.summary),
     )
 
 
