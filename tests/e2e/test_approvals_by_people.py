@@ -154,7 +154,7 @@ async def ask_for_approval(gateway: Gateway, http: httpx.AsyncClient) -> str:
 @pytest.mark.parametrize("way", ["a header", "a cookie"])
 async def test_b107_home_token_approves_while_a_sandbox_hides_it(home: Path, way: str) -> None:
     async with gateways.serving(home, [WebAdapter()]) as gateway:
-        assert gateway.sandbox_in_force
+        assert gateway.sandbox.is_on
         async with using_home_token(gateway, way) as http:
             path = await ask_for_approval(gateway, http)
             assert (await http.post(path, json={"approve": False})).json()["verdict"] == "denied"
@@ -163,8 +163,7 @@ async def test_b107_home_token_approves_while_a_sandbox_hides_it(home: Path, way
 @pytest.mark.anyio
 @pytest.mark.parametrize("way", ["a header", "a cookie"])
 async def test_b107_home_token_approves_nothing_where_commands_can_read_it(home: Path, way: str) -> None:
-    async with gateways.serving(home, [WebAdapter()]) as gateway:
-        gateway.sandbox_in_force = False
+    async with gateways.serving(home, [WebAdapter()], TOOLS__SANDBOX="off") as gateway:
         async with using_home_token(gateway, way) as http:
             path = await ask_for_approval(gateway, http)
             for refused in (

@@ -26,6 +26,7 @@ from perdure.testing import SettableClock, SimulatedPlatform
 from perdure.testing.faults import FaultyDatabase
 from perdure.web.api.gateway import gateway_status
 from perdure.web.api.overview import attention_items
+from support.chat_folders import chat_workspace
 from support.inprocess import crashing_at_the_end, serving
 from support.newer_version import Pondered
 from support.recovery import AgentHarness
@@ -183,9 +184,10 @@ async def test_b161_idle_chat_is_served_by_another_gateway_while_its_own_drains(
 async def test_b161_turn_with_a_live_command_waits_for_its_own_gateway(
     group: GatewayGroup, tmp_path: Path
 ) -> None:
-    platform, released = SimulatedPlatform(), tmp_path / "released"
+    platform = SimulatedPlatform()
+    released = chat_workspace(tmp_path / "a", key_of(platform)) / "released"
     await group.start("a", platform, agent=None, **AT_ONCE)
-    platform.write(f"run: until [ -e {released} ]; do sleep 0.1; done; echo made\nsay: done")
+    platform.write("run: until [ -e released ]; do sleep 0.1; done; echo made\nsay: done")
     b = await group.start("b", platform, agent=None)
 
     async def running() -> bool:

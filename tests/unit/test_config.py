@@ -75,6 +75,7 @@ DEFAULTS = {
     "attachments.max_per_chat": "2000",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
+    "handover.wait": "1m",
     "recovery.policy": "auto",
     "recovery.freshness": "1h",
     "recovery.concurrency": "4",
@@ -399,7 +400,7 @@ PEOPLE = "a list of texts"
 TOOLS_BY_ROLE = "a table of `owner`, `member` and `guest`, or some of them, each a list of names of tools"
 TRUTH = "true or false"
 SECTIONS = (
-    "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, attachments, drain, "
+    "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, attachments, drain, handover, "
     "recovery, delivery, retention, access, platforms.web, platforms.telegram"
 )
 UNKNOWN_PLATFORM = (
@@ -421,6 +422,7 @@ EXAMPLES = {
     "session.daily": 'daily = "04:00"',
     "drain.deadline": 'deadline = "20s"',
     "drain.teardown": 'teardown = "20s"',
+    "handover.wait": 'wait = "60s"',
     "recovery.policy": 'policy = "auto"',
     "recovery.concurrency": "concurrency = 4",
     "recovery.max_tokens": "max_tokens = 200000",

@@ -88,9 +88,6 @@ class Gateway:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failures = FailureLog(log)
-        # Whether commands of the agent are kept from the home and its token. There is no sandbox yet: the token
-        # keeps every scope, as before.
-        self.sandbox_in_force = True
         self.feed = Feed()
         self.phase = Phase.STARTING
         self.stopping: InterruptionReason | None = None  # what turns that do not end in time are marked with

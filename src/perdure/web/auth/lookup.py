@@ -58,7 +58,7 @@ class LoginLookup:
             await self._gateway.store.logins.remove_cookie(digest)
 
     def _home_login(self) -> Login:
-        scopes = home_token_scopes(sandbox_in_force=self._gateway.sandbox_in_force)
+        scopes = home_token_scopes(sandbox_in_force=self._gateway.sandbox.is_on)
         return Login("", HOME_LOGIN, TOKEN_HOLDER, scopes)
 
     def _is_owner(self, tx: Tx, person: Sender) -> bool:
