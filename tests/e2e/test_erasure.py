@@ -19,6 +19,7 @@ from perdure.core.file_names import chat_folder
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway
 from perdure.testing import Crash, SettableClock, SimulatedPlatform
+from support.chat_folders import workspaces
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.keepers import end_all_commands
@@ -156,8 +157,8 @@ async def test_b104_erasing_is_finished_by_the_next_start_when_killed_in_its_mid
     async with serving(home, platform, clock=clock) as running:
 
         async def is_gone() -> bool:
-            places = [path for path in (home / "keepers").iterdir() if path.is_dir()]
-            return not places and not holds(home) and await running.store.sessions.get(session) is None
+            places = [path for path in (home / "keepers").iterdir() if path.is_dir()] + workspaces(home)
+            return not places and await running.store.sessions.get(session) is None
 
         await eventually("nothing is left", is_gone)
     assert holds(home) == []
