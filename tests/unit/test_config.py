@@ -400,8 +400,8 @@ PEOPLE = "a list of texts"
 TOOLS_BY_ROLE = "a table of `owner`, `member` and `guest`, or some of them, each a list of names of tools"
 TRUTH = "true or false"
 SECTIONS = (
-    "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, attachments, drain, handover, "
-    "recovery, delivery, retention, access, platforms.web, platforms.telegram"
+    "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, attachments, drain, "
+    "handover, recovery, delivery, retention, access, platforms.web, platforms.telegram"
 )
 UNKNOWN_PLATFORM = (
     "unknown platform. Install the package that brings it, or remove this; the platforms are: web, telegram."
