@@ -62,10 +62,11 @@ class PostgresLink:
     """In pipeline mode: the statements of a transaction go out together, and the answers are read after."""
 
     def __init__(self, url: str) -> None:
-        from perdure.store.backends.postgres import PostgresTx, _connect, _psycopg_sql
+        from perdure.store.backends.postgres import PostgresTx, _psycopg_sql
+        from perdure.store.backends.postgres_connect import connect
 
         self.for_update = PostgresTx.for_update
-        self._connection, self._spell = _connect(url), _psycopg_sql
+        self._connection, self._spell = connect(url), _psycopg_sql
         self._execute, self.close = self._connection.execute, self._connection.close
 
     def transact(self, appends: Iterable[Statements]) -> None:

@@ -41,7 +41,7 @@ from perdure.core.recovery.decision import (
     RecoveryPolicy,
     decide,
 )
-from perdure.runtime.gateway import _instance
+from perdure.runtime.instance import load_instance
 from perdure.store.api import Store, open_database
 from perdure.store.ids import wall_clock
 from perdure.store.transitions import Turn
@@ -123,7 +123,7 @@ async def through_store(url: str, home: Path) -> Taken:
     """Take over, decide about and put back in the queue whatever a dead run has left."""
     cpu, begin = time.process_time(), time.perf_counter()
     store = Store(await open_database(url, home=home))
-    run = (await store.runs.begin(_instance(home), "0")).run
+    run = (await store.runs.begin(load_instance(home), "0")).run
     lost = [each.turn for each in await store.turns.lost(run)]
     opened = time.perf_counter()
     taken = await asyncio.gather(*(_mark(store, turn, run) for turn in lost[1:]))

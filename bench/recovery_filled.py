@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from bench.filled import _make
 from bench.recovery_template import DIGITS, MARK, Pattern, Template
-from perdure.runtime.gateway import _instance
+from perdure.runtime.instance import load_instance
 from perdure.store.ids import wall_clock
 
 GAP = 1_000  # between the numbers of two known sessions: those that are cut off later find a place there
@@ -80,11 +80,13 @@ class Ground:
         """Add sessions, evenly spread among the known ones, whose turn is running in a run that is dead."""
         self._cuts += 1
         numbers = [place * self.known * GAP // count + self._cuts for place in range(count)]
+        (self.home / "lock").touch()
+        instance = load_instance(self.home)
         with self.link() as link:
             link.run("BEGIN")
             link.run(
                 f"UPDATE runs SET ended_at = NULL, ending = NULL, heartbeat_at = {wall_clock()}, "
-                f"instance = '{_instance(self.home)}' WHERE id = '{template.run}'"
+                f"instance = '{instance.id}', lock_id = '{instance.lock_id}' WHERE id = '{template.run}'"
             )
             _copy(link, template.cut_off, numbers)
             link.run("COMMIT")

@@ -17,6 +17,7 @@ from perdure.store.api import Store, open_database
 from perdure.store.claims import Claim
 from perdure.store.ids import wall_clock
 from perdure.store.outbox import OutboxReply
+from perdure.store.runs import Instance
 
 DIGITS = 10
 MARK = "#" * DIGITS  # stands in a pattern where its copies have their number
@@ -62,7 +63,7 @@ def make() -> Template:
 async def _live(url: str, home: Path) -> None:
     """What a gateway does until it is killed: one session is answered, another is inside a tool call."""
     store = Store(await open_database(url, home=home))
-    run = (await store.runs.begin("bench", "0")).run
+    run = (await store.runs.begin(Instance("bench"), "0")).run
     await _answer(store, run, await _claim(store, run, FINISHED))
     await _begin_tool(store, await _claim(store, run, CUT_OFF))
     await store.close()

@@ -155,7 +155,7 @@ class TurnWaits(PerdureError):
 class RunEnded(PerdureError):
     """Another gateway declared this run dead, and may have taken over its sessions."""
 
-    hint = "It was frozen or cut off for longer than its lease. Start it again."
+    hint = "It was frozen or cut off for longer than its lease."
 
 
 class Killed(BaseException):

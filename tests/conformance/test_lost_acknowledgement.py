@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from psycopg import sql
 
 from perdure.core.journal import ModelAsked
 from perdure.core.turn import TurnState
-from perdure.errors import StoreError, Unavailable
+from perdure.errors import StoreBroken, StoreError, Unavailable
 from perdure.store.transitions import Turn
 from support.postgres import PostgresServer
 from support.postgres_proxy import CuttingProxy
@@ -157,6 +158,38 @@ async def test_faulty_work_fails_alone_when_the_connection_is_cut_in_the_same_ba
     assert await steps(remote, turn) == [1, 2]
 
 
+@pytest.mark.parametrize("in_doubt", [False, True], ids=["afterwards", "while a commit is in doubt"])
+async def test_b164_gateway_is_told_when_the_server_has_lost_acknowledged_writes(
+    remote: StoreGateway, proxy: CuttingProxy, postgres_server: PostgresServer, in_doubt: bool
+) -> None:
+    """The server comes back as it was some time ago: nothing is made again, and nothing is said to be kept."""
+    await remote.receives("before")
+    await asyncio.to_thread(postgres_server.save)
+    await remote.receives("acknowledged, then lost")
+    if in_doubt:
+        proxy.refuse = True
+        proxy.cut_before_commit()
+    writing = asyncio.create_task(remote.receives("after")) if in_doubt else None
+    if writing is not None:
+        await eventually("the commit is in doubt", lambda: proxy.sprung and remote.store.problem)
+    await asyncio.to_thread(postgres_server.put_back)
+    proxy.refuse = False
+    with pytest.raises(StoreBroken, match="lost acknowledged writes"):
+        await (writing or remote.receives("after"))
+    assert "lost acknowledged writes" in (remote.store.problem or "")
+    assert await remote.query("SELECT count(*) FROM inbox") == [(1,)]
+
+
+async def test_b164_gateway_is_told_when_the_server_does_not_know_its_writers(
+    remote: StoreGateway, proxy: CuttingProxy, postgres_server: PostgresServer
+) -> None:
+    await asyncio.to_thread(postgres_server.save)
+    await remote.receives("acknowledged, then lost", chat_name="new")
+    await asyncio.to_thread(postgres_server.put_back)
+    with pytest.raises(StoreBroken, match="knows of none"):
+        await remote.receives("after", chat_name="new")
+
+
 # ── the connection ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -229,6 +262,26 @@ async def test_no_writer_is_left_on_record_after_a_close(
     assert administer(postgres_place.url, "SELECT * FROM writers") == []
 
 
+async def test_b164_cancelled_reads_leave_no_connection_behind(
+    remote: StoreGateway, postgres_place: DatabaseLocation
+) -> None:
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    cancel = f"SELECT pg_cancel_backend(pid) {others} AND query = 'SELECT pg_sleep(60)' AND state = 'active'"
+    for _ in range(4):
+        reading = asyncio.create_task(remote.query("SELECT pg_sleep(60)"))
+
+        async def cancelled(reading: asyncio.Task[object] = reading) -> bool:
+            administer(postgres_place.url, cancel)
+            return reading.done()
+
+        await eventually("the read is given up", cancelled)
+        with pytest.raises(Unavailable):
+            await reading
+    ours = f"SELECT 1 {others}"
+    await eventually("the writer alone is left", lambda: len(administer(postgres_place.url, ours)) == 1)
+    assert await remote.query("SELECT 1") == [(1,)]
+
+
 # ── the server ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -277,3 +330,35 @@ async def test_reads_say_that_the_server_is_away_and_go_on_when_it_is_back(
     wait_for("the server runs", lambda: postgres_server.running)
     assert await gateway.store.inbox.count_waiting(key_of()) == 1
     await gateway.stop()
+
+
+async def test_b164_writes_wait_while_the_server_only_reads(
+    postgres_place: DatabaseLocation, postgres_server: PostgresServer
+) -> None:
+    gateway = await StoreGateway(postgres_place).open()
+    await gateway.receives("before")
+    await asyncio.to_thread(postgres_server.set_read_only, True)
+    try:
+        writing = [asyncio.create_task(gateway.receives("during", chat_name=f"c{n}")) for n in range(6)]
+        problem = await eventually("the problem is told", lambda: gateway.store.problem)
+        assert "takes no writes" in problem
+        with pytest.raises(Unavailable, match="takes no writes"):
+            await gateway.store.runs.beat(gateway.run, {})
+        assert await gateway.store.inbox.count_waiting(key_of()) == 1
+    finally:
+        await asyncio.to_thread(postgres_server.set_read_only, False)
+    assert all(stored.fresh for stored in await asyncio.gather(*writing))
+    assert gateway.store.problem is None
+    assert await gateway.store.runs.beat(gateway.run, {})
+    await gateway.stop()
+
+
+async def test_b164_start_waits_while_the_server_only_reads_and_has_no_tables(
+    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(postgres_server.set_read_only, True)
+    try:
+        with pytest.raises(Unavailable, match="takes no writes"):
+            await StoreGateway(DatabaseLocation(postgres_url, tmp_path)).open()
+    finally:
+        await asyncio.to_thread(postgres_server.set_read_only, False)

@@ -15,6 +15,8 @@ import pytest
 
 from perdure.errors import DatabaseRefused
 from perdure.store import migrate
+from support.ports import free_port
+from support.postgres import PostgresServer
 from support.store_gateway import DatabaseLocation, StoreGateway, key_of
 
 pytestmark = pytest.mark.anyio
@@ -62,10 +64,6 @@ async def fill(place: DatabaseLocation) -> None:
     await gateway.stop()
 
 
-def sqlalchemy_url(place: DatabaseLocation) -> str:
-    return place.url.replace("postgresql://", "postgresql+psycopg://", 1)
-
-
 def test_revisions_are_the_files_in_order() -> None:
     names = sorted(path.name for path in (SCRIPTS / "versions").glob("*.py"))
     assert [name.split("_")[0] for name in names] == list(migrate.REVISIONS)
@@ -86,7 +84,7 @@ async def test_new_database_is_made_at_the_newest_version(gateway: StoreGateway)
 
 async def test_upgrade_changes_nothing_when_the_database_is_new_enough(place: DatabaseLocation) -> None:
     await fill(place)
-    migrate.upgrade(sqlalchemy_url(place))
+    migrate.upgrade(place.url)
     gateway = await StoreGateway(place).open()
     assert await gateway.query("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
     await gateway.crash()
@@ -96,16 +94,30 @@ async def test_upgrade_brings_an_older_database_up_to_date_and_keeps_its_rows(
     place: DatabaseLocation, scripts: Path
 ) -> None:
     await fill(place)
-    migrate.upgrade(sqlalchemy_url(place), scripts)
+    migrate.upgrade(place.url, scripts)
     query = "SELECT s.key, s.mood, m.id, v.version_num FROM sessions s, moods m, alembic_version v"
     assert raw(place, query) == [(key_of(), "calm", "calm", "9999")]
+
+
+async def test_b164_upgrade_and_start_find_the_server_when_the_url_names_several_hosts(
+    postgres_place: DatabaseLocation, postgres_server: PostgresServer
+) -> None:
+    """Nobody listens at the first one."""
+    hosts = f"127.0.0.1:{free_port()},127.0.0.1:{postgres_server.port}"
+    url = postgres_place.url.replace(f"127.0.0.1:{postgres_server.port}", hosts)
+    empty(postgres_place)
+    make_first_version(postgres_place)
+    for options in ("", "?target_session_attrs=read-write"):
+        gateway = await StoreGateway(DatabaseLocation(url + options, postgres_place.folder)).open()
+        assert await gateway.query("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
+        await gateway.stop()
 
 
 async def test_b6_older_version_refuses_the_database_after_an_upgrade(
     place: DatabaseLocation, scripts: Path
 ) -> None:
     await fill(place)
-    migrate.upgrade(sqlalchemy_url(place), scripts)
+    migrate.upgrade(place.url, scripts)
     with pytest.raises(DatabaseRefused, match="'9999'"):
         await StoreGateway(place).open()
 
@@ -117,7 +129,7 @@ async def test_upgrade_that_fails_half_way_leaves_the_database_as_it_was(
     faulty = NEWER + "    raise RuntimeError('half way')\n"
     (scripts / "versions" / "9999_mood.py").write_text(faulty)
     with pytest.raises(RuntimeError, match="half way"):
-        migrate.upgrade(sqlalchemy_url(place), scripts)
+        migrate.upgrade(place.url, scripts)
     gateway = await StoreGateway(place).open()
     assert await gateway.store.inbox.count_waiting(key_of()) == 1
     with pytest.raises(Exception, match=r"(?i)mood"):
@@ -250,11 +262,12 @@ OPENING = """
 import asyncio, sys
 from pathlib import Path
 from perdure.store.api import Store, open_database
+from perdure.store.runs import Instance
 
 async def main() -> None:
     database = await open_database(sys.argv[1], home=Path(sys.argv[2]))
     store = Store(database)
-    await store.runs.begin("one", "0")
+    await store.runs.begin(Instance("one"), "0")
     await store.close()
 
 asyncio.run(main())

@@ -16,9 +16,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from perdure.errors import DatabaseRefused, LockHeld
+from perdure.errors import DatabaseRefused, LockHeld, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.api import open_database
+from support.postgres import PostgresServer
 from support.store_gateway import DatabaseLocation, StoreGateway, key_of, python_child
 from support.waiting import wait_for
 
@@ -261,15 +262,20 @@ async def test_b6_newer_postgres_database_is_refused(postgres_place: DatabaseLoc
     assert "newer Perdure" in error.hint
 
 
-async def test_server_that_cannot_be_reached_is_refused_with_a_hint(tmp_path: Path) -> None:
-    place = DatabaseLocation(f"postgresql://nobody@/none?host={tmp_path}", tmp_path)
-    error = await refused(place)
-    assert "cannot be reached" in error.message
+async def test_b164_server_that_cannot_be_reached_is_away_and_not_refused(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreUnreachable, match="cannot be reached") as caught:
+            await open_database(f"postgresql://nobody:s3cr3t-word@/none?host={tmp_path}", home=tmp_path)
+        assert caught.value.hint
+        assert "s3cr3t-word" not in str(caught.value)
 
 
-async def test_password_is_not_in_the_error_when_the_server_cannot_be_reached(tmp_path: Path) -> None:
-    place = DatabaseLocation(f"postgresql://nobody:s3cr3t-word@/none?host={tmp_path}", tmp_path)
-    assert "s3cr3t-word" not in str(await refused(place))
+async def test_b164_database_and_role_that_the_server_does_not_have_are_refused(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    for url in (postgres_server.url("nowhere"), postgres_server.url().replace("test@", "nobody@")):
+        error = await refused(DatabaseLocation(url, tmp_path))
+        assert "does not exist" in error.message
 
 
 # ── the lock ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ from perdure.errors import NewerEntry, StoreError, StoreFull, Unavailable
 from perdure.store.api import Store
 from perdure.store.backends.sqlite import SqliteDatabase, open_sqlite
 from perdure.store.database import Row, Tx
+from perdure.store.runs import Instance
 from support.store_gateway import StoreGateway, key_of, message, python_child
 from support.waiting import eventually, wait_for
 
@@ -350,7 +351,7 @@ async def test_full_disk_in_a_batch_means_that_each_work_is_done_or_not_done(sma
 
 
 async def test_full_disk_while_messages_come_loses_none_that_was_taken_in(small: Store) -> None:
-    run = (await small.runs.begin("one", "0")).run
+    run = (await small.runs.begin(Instance("one"), "0")).run
     received, number = [], 0
     with pytest.raises(StoreFull):
         for number in range(10_000):

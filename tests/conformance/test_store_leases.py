@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import msgspec
+import psycopg
 import pytest
 
 from perdure.core.journal import (
@@ -23,7 +24,8 @@ from perdure.core.journal import (
     TurnRequeued,
 )
 from perdure.core.turn import FINAL_STATES, TurnState
-from perdure.store.runs import LEASE_MS
+from perdure.errors import Unavailable
+from perdure.store.runs import LEASE_MS, Instance
 from perdure.store.transitions import Turn
 from support.store_gateway import DatabaseLocation, SpyDatabase, StoreGateway, answer_with_calls, key_of
 from support.waiting import eventually
@@ -31,13 +33,6 @@ from support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 INTERRUPTED = TurnInterrupted("restart_timeout")
-
-
-async def silence(gateway: StoreGateway, run: str) -> None:
-    """Make the run's last heartbeat older than any lease."""
-    await gateway.execute_sql(
-        "UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=run
-    )
 
 
 async def ending(gateway: StoreGateway, run: str) -> str | None:
@@ -75,50 +70,91 @@ async def test_end_is_told_once(gateway: StoreGateway) -> None:
     assert await ending(gateway, run) == "lost"
 
 
+async def beats(gateway: StoreGateway, run: str) -> int:
+    """How many heartbeats a run has made."""
+    ((count,),) = await gateway.query("SELECT beats FROM runs WHERE id = :run", run=run)
+    return int(count)
+
+
 async def test_beat_says_whether_the_run_is_still_alive(gateway: StoreGateway) -> None:
     runs = gateway.store.runs
     await gateway.execute_sql("UPDATE runs SET heartbeat_at = 5")
-    assert await runs.record_heartbeat(gateway.run)
+    assert await runs.beat(gateway.run, {})
+    assert await runs.beat(gateway.run, {})
+    assert await beats(gateway, gateway.run) == 2
     run = await runs.get(gateway.run)
     assert run is not None
     assert run.heartbeat_at >= run.started_at
     await runs.end(gateway.run)
-    assert not await runs.record_heartbeat(gateway.run)
-    assert not await runs.record_heartbeat("run_unknown")
+    assert await runs.beat(gateway.run, {}) is None
+    assert await runs.beat("run_unknown", {}) is None
+    assert await beats(gateway, gateway.run) == 2
 
 
-async def test_reap_spares_our_own_run_and_those_that_beat(
+async def test_b163_beat_ends_only_runs_whose_count_has_not_moved(
     two_gateways: tuple[StoreGateway, StoreGateway],
 ) -> None:
     one, two = two_gateways
-    await silence(one, one.run)
-    assert await one.store.runs.reap(one.run) == 0
-    assert await one.store.runs.record_heartbeat(one.run)
-    assert await two.store.runs.reap(two.run) == 0
+    found = await two.store.runs.beat(two.run, {})
+    assert found is not None
+    assert [(other.run, other.beats, other.lease_ms) for other in found.others] == [(one.run, 0, LEASE_MS)]
+    assert await one.store.runs.beat(one.run, {one.run: 0, two.run: 0})
+    found = await two.store.runs.beat(two.run, {one.run: 0, two.run: 1})
+    assert found is not None
+    assert not found.ended
     assert [await ending(one, run) for run in (one.run, two.run)] == [None, None]
 
 
-async def test_reap_ends_a_silent_run_and_its_beat_says_so(
+async def test_b163_beat_ends_a_silent_run_and_its_own_beat_says_so(
     two_gateways: tuple[StoreGateway, StoreGateway],
 ) -> None:
     one, two = two_gateways
-    await silence(two, one.run)
-    assert await two.store.runs.reap(two.run) == 1
+    assert await two.declares_dead(one)
     assert await ending(two, one.run) == "lost"
-    assert not await one.store.runs.record_heartbeat(one.run)
-    assert await two.store.runs.reap(two.run) == 0
+    assert await one.store.runs.beat(one.run, {two.run: 1}) is None, "the dead end nobody"
+    assert await ending(two, two.run) is None
+    assert not await two.declares_dead(one)
 
 
-async def test_b89_dead_run_is_reaped_after_its_lease_when_the_clock_was_set_back(
-    two_gateways: tuple[StoreGateway, StoreGateway],
+async def test_b163_beat_goes_on_when_somebody_holds_the_row_of_a_silent_run(
+    two_gateways: tuple[StoreGateway, StoreGateway], postgres_place: DatabaseLocation
 ) -> None:
-    """Its heartbeat seems to come from tomorrow: its silence is counted from the first look."""
     one, two = two_gateways
-    ahead = "UPDATE runs SET heartbeat_at = heartbeat_at + 86400000 WHERE id = :run"
-    await one.execute_sql(ahead, run=one.run)
-    assert await two.store.runs.reap(two.run) == 0
-    await silence(two, one.run)
-    assert await two.store.runs.reap(two.run) == 1
+    with psycopg.connect(postgres_place.url) as connection:
+        connection.execute("SELECT 1 FROM runs WHERE id = %s FOR UPDATE", [one.run])
+        assert not await two.declares_dead(one)
+        assert await beats(two, two.run) == 1
+    assert await two.declares_dead(one)
+
+
+async def test_b163_beat_waits_for_no_session_and_for_no_lock(
+    two_gateways: tuple[StoreGateway, StoreGateway], postgres_place: DatabaseLocation
+) -> None:
+    """Every writer is stuck behind a lock: the heartbeat goes on; stuck itself, it gives up soon."""
+    one, _ = two_gateways
+    with psycopg.connect(postgres_place.url) as connection:
+        connection.execute("LOCK TABLE inbox")
+        stuck = [asyncio.create_task(one.receives("hello", chat_name=f"c{n}")) for n in range(12)]
+        for _ in range(3):
+            assert await one.store.runs.beat(one.run, {})
+        assert not any(task.done() for task in stuck)
+        connection.execute("LOCK TABLE runs")
+        with pytest.raises(Unavailable):
+            await one.store.runs.beat(one.run, {})
+    assert await one.store.runs.beat(one.run, {})
+    await asyncio.gather(*stuck)
+
+
+@pytest.mark.parametrize("jump", [-86_400_000, 86_400_000], ids=["back", "forward"])
+async def test_b89_clock_of_the_server_ends_nobody_when_it_is_set(
+    two_gateways: tuple[StoreGateway, StoreGateway], jump: int
+) -> None:
+    """The last heartbeat seems to be of another day: only the count of heartbeats tells who is dead."""
+    one, two = two_gateways
+    await one.execute_sql("UPDATE runs SET heartbeat_at = heartbeat_at + :jump", jump=jump)
+    assert await two.store.runs.beat(two.run, {})
+    assert await ending(two, one.run) is None
+    assert await two.declares_dead(one)
     assert await ending(two, one.run) == "lost"
 
 
@@ -130,6 +166,64 @@ async def test_begin_ends_only_runs_of_the_same_home_when_gateways_share_the_dat
     await one.reopen()
     assert await ending(one, before) == "lost"
     assert await ending(one, two.run) is None
+
+
+# ── who is who ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def begins(gateway: StoreGateway, *, lock_id: str, former: str = "") -> str:
+    """Begin a run with the id `shared`, in a home with that lock."""
+    named = Instance("shared", former, lock_id, f"machine:/{lock_id}")
+    return (await gateway.store.runs.begin(named, "0")).run
+
+
+async def test_b168_lock_proves_death_only_to_those_who_hold_the_same_one(gateway: StoreGateway) -> None:
+    """On SQLite everybody holds the same lock: that of the file."""
+    first, copy = await begins(gateway, lock_id="first"), await begins(gateway, lock_id="copy")
+    assert await ending(gateway, first) == ("lost" if gateway.store.database.exclusive else None)
+    again = await begins(gateway, lock_id="first")
+    assert await ending(gateway, first) == "lost"
+    assert await ending(gateway, copy) == ("lost" if gateway.store.database.exclusive else None)
+    assert await ending(gateway, again) is None
+
+
+async def test_b168_same_machine_name_and_path_are_two_gateways(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    one, two = two_gateways
+    named = [Instance(name, "machine:/home", f"lock of {name}", "machine:/home") for name in ("first", "second")]
+    runs = [
+        (await gateway.store.runs.begin(instance, "0")).run
+        for gateway, instance in zip((one, two), named, strict=True)
+    ]
+    assert [await ending(one, run) for run in runs] == [None, None]
+    assert [await one.store.runs.copies(instance) for instance in named] == [[], []]
+
+
+async def test_b168_copies_are_the_living_with_our_id_and_another_lock(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    one, _ = two_gateways
+    first = await begins(one, lock_id="first")
+    assert await one.store.runs.copies(Instance("shared", lock_id="first")) == []
+    assert await one.store.runs.copies(Instance("another", lock_id="copy")) == []
+    (found,) = await one.store.runs.copies(Instance("shared", lock_id="copy"))
+    assert (found.beats.run, found.beats.beats, found.home) == (first, 0, "machine:/first")
+    await one.store.runs.end_silent({first: 1})
+    assert await ending(one, first) is None, "its count has moved"
+    await one.store.runs.end_silent({first: 0})
+    assert await ending(one, first) == "lost"
+    assert await one.store.runs.copies(Instance("shared", lock_id="copy")) == []
+
+
+async def test_b168_run_of_an_older_version_is_found_by_the_name_that_it_had(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    """Its row says neither an id nor a lock."""
+    one, two = two_gateways
+    await one.execute_sql("UPDATE runs SET lock_id = NULL, former = NULL, instance = 'machine:/home'")
+    await begins(two, lock_id="first", former="machine:/home")
+    assert await ending(two, one.run) == "lost"
 
 
 # ── lost turns ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,8 +342,8 @@ async def test_interrupt_marks_once_when_two_gateways_race(postgres_place: Datab
     turns = [await dead.begins_turn("work", chat_name=f"c{n}") for n in range(6)]
     await dead.crash()
     one, two = await StoreGateway(postgres_place, "one").open(), await StoreGateway(postgres_place, "two").open()
-    await silence(one, dead.run)
-    await asyncio.gather(*(gateway.store.runs.reap(gateway.run) for gateway in (one, two)))
+    ended = await asyncio.gather(*(gateway.declares_dead(dead) for gateway in (one, two)))
+    assert any(ended)
     for turn in turns:
         marked = await asyncio.gather(*(gateway.interrupts_turn(turn) for gateway in (one, two)))
         assert len([mark for mark in marked if mark]) == 1
@@ -269,8 +363,7 @@ async def frozen(
     one, two = two_gateways
     turn = await one.begins_turn("work")
     await one.appends(turn, answer_with_calls("a"))
-    await silence(two, one.run)
-    assert await two.store.runs.reap(two.run) == 1
+    assert await two.declares_dead(one)
     yield one, turn, two
 
 
@@ -304,9 +397,10 @@ async def test_old_owner_interrupts_nothing_when_its_run_was_declared_dead(
     one, _, two = frozen
     other = await two.begins_turn("work", chat_name="c2")
     await two.crash()
-    await silence(one, two.run)
-    assert await one.store.runs.reap(one.run) == 1
+    three = await StoreGateway(one.place, "three").open()
+    assert await three.declares_dead(two)
     assert await one.interrupts_turn(other) is None
+    await three.crash()
 
 
 async def test_new_owner_carries_the_turn_on(frozen: tuple[StoreGateway, Turn, StoreGateway]) -> None:
@@ -349,9 +443,8 @@ async def test_reaped_runs_sessions_are_claimable_by_others(
     one, two = two_gateways
     await one.finishes_turn(await one.begins_turn("first"))
     await one.receives("second")
-    await silence(two, one.run)
     assert await two.claims() is None
-    await two.store.runs.reap(two.run)
+    assert await two.declares_dead(one)
     assert await two.claims() is not None
 
 

@@ -14,7 +14,6 @@ from perdure.core.delivery import DeliveryState
 from perdure.core.messages import Button
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.store.outbox_verbs import split_notice
-from perdure.store.runs import LEASE_MS
 from support.store_gateway import PLATFORM, DatabaseLocation, StoreGateway, chat_address, key_of
 
 pytestmark = pytest.mark.anyio
@@ -364,10 +363,7 @@ async def sending_was_taken_over(one: StoreGateway, two: StoreGateway) -> tuple[
     await owes(one, "reply")
     row = await head(one)
     assert await one.starts_delivery(row)
-    await two.execute_sql(
-        "UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=one.run
-    )
-    assert await two.store.runs.reap(two.run) == 1
+    assert await two.declares_dead(one)
     assert await two.store.outbox.mark_orphans_unknown(two.now()) == 1
     again = await head(two)
     assert await two.starts_delivery(again)
@@ -392,9 +388,6 @@ async def test_b74_frozen_gateway_starts_no_send_when_its_run_was_declared_dead(
     one, two = two_gateways
     await owes(one, "reply")
     row = await head(one)
-    await two.execute_sql(
-        "UPDATE runs SET heartbeat_at = heartbeat_at - :age WHERE id = :run", age=LEASE_MS + 1_000, run=one.run
-    )
-    assert await two.store.runs.reap(two.run) == 1
+    assert await two.declares_dead(one)
     assert not await one.starts_delivery(row)
     assert await two.starts_delivery(row)

@@ -205,9 +205,22 @@ async def test_process_is_given_up_when_its_installation_is_silent_for_long(
     assert await two.store.processes.abandoned() == []
     await two.execute_sql("UPDATE runs SET heartbeat_at = 1 WHERE id = :run", run=one.run)
     assert await two.store.processes.abandoned() == [], "nobody has ended its run"
-    await two.store.runs.reap(two.run)
+    assert await two.declares_dead(one)
+    await two.execute_sql("UPDATE runs SET heartbeat_at = 1 WHERE id = :run", run=one.run)
     assert [each.id for each in await two.store.processes.abandoned()] == [process.id]
     await two.execute_sql("UPDATE runs SET heartbeat_at = :now WHERE id = :run", run=one.run, now=wall_clock())
+    assert await two.store.processes.abandoned() == []
+
+
+async def test_b168_process_of_an_older_version_is_not_given_up_while_its_gateway_lives(
+    two_gateways: tuple[StoreGateway, StoreGateway],
+) -> None:
+    """It was recorded by the name that the gateway had before it had an id."""
+    one, two = two_gateways
+    process = await in_background(one)
+    await one.execute_sql("UPDATE processes SET instance = 'machine:/home'")
+    assert [each.id for each in await two.store.processes.abandoned()] == [process.id]
+    await one.execute_sql("UPDATE runs SET former = 'machine:/home' WHERE id = :run", run=one.run)
     assert await two.store.processes.abandoned() == []
 
 

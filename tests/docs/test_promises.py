@@ -19,7 +19,8 @@ GROUPS = (
     (80, 89),
     (90, 97),
     (100, 109),
-    (160, 162),
+    (160, 164),
+    (168, 168),
     (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]

@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 ASK = "ask: Which way? | Left | Right\nstep go 0s"
 QUESTION = "Which way?\n(Left / Right)"
+SHORT_LEASE = {"STORE__LEASE": "6s"}  # a heartbeat every second
 AT_ONCE = {"DRAIN__DEADLINE": "0s"}
 
 
@@ -53,7 +54,7 @@ class GatewayGroup:
     async def start(self, name: str, *platforms: SimulatedPlatform, **options: Any) -> Gateway:
         """Start the gateway of that name, with its home as it was."""
         stack = self._stacks[name] = AsyncExitStack()
-        settings = {"STORE__URL": self._url, "agent": self.harness.agent} | options
+        settings = {"STORE__URL": self._url, "agent": self.harness.agent} | SHORT_LEASE | options
         gateway = await stack.enter_async_context(serving(self._folder / name, *platforms, **settings))
         await eventually("its platforms are connected", lambda: not gateway.problems())
         return gateway
@@ -61,7 +62,7 @@ class GatewayGroup:
     @asynccontextmanager
     async def crashing(self, name: str, *platforms: SimulatedPlatform) -> AsyncIterator[Gateway]:
         """Run a gateway, and crash it at the end."""
-        settings = {"STORE__URL": self._url, "agent": self.harness.agent}
+        settings = {"STORE__URL": self._url, "agent": self.harness.agent} | SHORT_LEASE
         async with crashing_at_the_end(self._folder / name, *platforms, **settings) as gateway:
             yield gateway
 

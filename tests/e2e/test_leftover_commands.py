@@ -67,7 +67,7 @@ async def test_process_of_an_installation_that_never_returns_is_told_as_lost_onc
     (gone / "keepers").rename(elsewhere)
     async with serving(here, platform, STORE__URL=postgres_url) as gateway:
         assert (await wait_for_process(gateway)).state == "live"
-        age = "UPDATE runs SET ended_at = 1, ending = 'lost', heartbeat_at = 1 WHERE instance LIKE :home"
+        age = "UPDATE runs SET ended_at = 1, ending = 'lost', heartbeat_at = 1 WHERE home LIKE :home"
         await gateway.store.database.write(lambda tx: tx.run(age, home="%/gone"))
         gateway.loops.process_watcher.watch_started(process.id)  # it looks around
         [_, told] = await wait_for_replies(platform, "begun", "has not been heard of for a day")

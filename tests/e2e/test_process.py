@@ -26,6 +26,7 @@ from perdure.store.migrate import prepare_sqlite
 from perdure.web.auth.token import ensure_token
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.ports import free_port
+from support.postgres import PostgresServer
 from support.waiting import wait_for
 
 
@@ -308,11 +309,52 @@ def test_b6_gateway_is_refused_when_its_database_is(tmp_path: Path, words: str) 
     assert after["perdure.db"] == before["perdure.db"]
 
 
-def test_gateway_is_refused_when_postgresql_cannot_be_reached(tmp_path: Path) -> None:
+def test_b164_gateway_is_refused_when_postgresql_does_not_let_it_in(
+    tmp_path: Path, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    postgres_server.require_password("guarded", "the-right-word")
+    server = postgres_url.partition("@")[2]
+    urls = {
+        "password authentication failed": f"postgresql://guarded:hidden-word@{server}",
+        "does not exist": postgres_server.url("nowhere").replace("test@", "test:hidden-word@"),
+        "invalid": f"{postgres_url}?hidden=word",
+    }
+    for words, url in urls.items():
+        ran = perdure("run", home=tmp_path / "home", STORE__URL=url)
+        is_refused(ran, words, "hint:", "store.url")
+        assert "hidden-word" not in ran.stderr
+
+
+def test_b164_gateway_waits_at_its_start_while_postgresql_is_away(
+    tmp_path: Path, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    process = GatewayProcess(tmp_path / "home", STORE__URL=postgres_url)
+    log = tmp_path / "home.stderr"
+    log.touch()
+    postgres_server.stop()
+    starting = threading.Thread(target=process.start)
+    starting.start()
+    try:
+        wait_for("it says what it waits for", lambda: "cannot be reached" in log.read_text())
+        postgres_server.start()
+        starting.join()
+        assert Person(process).say("say: here").status_code == 202
+        assert Person(process).wait_for_replies(1) == ["here"]
+        assert process.stop() == 0
+    finally:
+        process.close()
+
+
+def test_b164_gateway_that_waits_for_postgresql_can_be_stopped(tmp_path: Path) -> None:
     url = f"postgresql://perdure:hidden-word@127.0.0.1:{free_port()}/perdure"
-    ran = perdure("run", home=tmp_path / "home", STORE__URL=url)
-    is_refused(ran, "cannot be reached", "hint:", "store.url")
-    assert "hidden-word" not in ran.stderr
+    environment = GatewayProcess(tmp_path / "home", STORE__URL=url).environment()
+    log = tmp_path / "log"
+    with log.open("w") as stderr, subprocess.Popen([*COMMAND, "run"], env=environment, stderr=stderr) as waiting:
+        wait_for("it says what it waits for", lambda: "cannot be reached" in log.read_text())
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(60) == 0
+    assert "hidden-word" not in log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", f"{'a' * 64}.b"])

@@ -24,6 +24,7 @@ from perdure.core.turn import TurnState
 from perdure.store.api import Store, open_database
 from perdure.store.outbox import OutboxReply
 from perdure.store.run_services import LivingRun, RunCapabilities, RunService
+from perdure.store.runs import Instance
 
 INSTANCES = ("one", "two", "three")
 PLATFORMS = ("web", "far")
@@ -50,7 +51,7 @@ class GatewayWalk:
         if action == "begin":
             assert isinstance(value, set)
             capabilities = RunCapabilities(tuple(RunService(*each) for each in sorted(value)))
-            started = await self._store.runs.begin(instance, "0", capabilities=capabilities)
+            started = await self._store.runs.begin(Instance(instance), "0", capabilities=capabilities)
             self._runs[instance] = started.run
         elif action == "receive":
             await self._receive(str(value))

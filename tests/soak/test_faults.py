@@ -89,7 +89,7 @@ def test_gateway_that_stood_still_past_its_lease_does_nothing_when_it_wakes(
             person = Person(other)
             assert wait_for("the other has taken over", person.replies, 90) == ["done"]
             sleeper.signal(signal.SIGCONT)
-            assert sleeper.wait() != 0, "it did not notice that it had been declared dead"
+            wait_for("it has noticed that it was declared dead", lambda: "run_replaced" in sleeper.log())
             assert person.replies() == ["done"]
             ran = [line.split()[0] for home in (first, second) for line in _trace(home)]
             assert ran.count("b") <= 1, "a `once` step ran twice"

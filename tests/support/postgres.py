@@ -13,6 +13,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -39,13 +41,15 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
+REPLICATION = {"wal_level": "replica", "max_wal_senders": "4", "wal_retrieve_retry_interval": "200ms"}
 
 
 class PostgresServer:
     """A PostgreSQL that lives as long as its `with` block, whatever happens to it in between."""
 
-    def __init__(self, binaries: Path | None = None) -> None:
+    def __init__(self, binaries: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._binaries = binaries or installed_binaries()
+        self._settings = {**SETTINGS, **(settings or {})}
         self.port = free_port()
         # Not TMPDIR: the path of a socket must be short, and the server's user must be able to reach it.
         self.folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-", dir="/tmp"))
@@ -91,7 +95,7 @@ class PostgresServer:
         """Start on the same data and port, unless it runs; return when connections succeed."""
         if self.running:
             return
-        settings = {**SETTINGS, "port": str(self.port), "unix_socket_directories": str(self.folder)}
+        settings = {**self._settings, "port": str(self.port), "unix_socket_directories": str(self.folder)}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         self._process = self._spawn("postgres", "-D", str(self._cluster), *options)
         wait_for(f"PostgreSQL answers on port {self.port}", self._answers)
@@ -116,6 +120,88 @@ class PostgresServer:
         self._process.kill()
         self._process.wait()
         wait_for("all processes of the killed PostgreSQL are gone", lambda: not any(map(is_alive, children)))
+
+    @contextmanager
+    def replicated(self) -> Iterator[PostgresServer]:
+        """Start a replica that confirms every commit; this server needs the settings of `REPLICATION`."""
+        source = f"host={HOST} port={self.port} user={ROLE}"
+        replica = PostgresServer(self._binaries, {**self._settings, "primary_conninfo": source})
+        try:
+            self.stop()
+            if self._user is not None:
+                os.chown(replica.folder, self._user.pw_uid, self._user.pw_gid)
+            subprocess.run(["/bin/cp", "-a", self._cluster, replica._cluster], check=True)
+            (replica._cluster / "standby.signal").touch()
+            self.start()
+            replica.start()
+            self._configure("synchronous_standby_names", "'*'")
+            wait_for("the replica confirms commits", self._is_confirmed)
+            yield replica
+            replica.stop()
+        finally:
+            replica._end()
+
+    def _is_confirmed(self) -> bool:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            return connection.execute("SELECT sync_state FROM pg_stat_replication").fetchall() == [("sync",)]
+
+    def promote(self) -> None:
+        """Let a replica become the primary; it waits for no replica of its own."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+        self._configure("synchronous_standby_names", "''")
+
+    def _configure(self, name: str, value: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET {name} = {value}".encode())
+            connection.execute("SELECT pg_reload_conf()")
+
+    def freeze(self) -> None:
+        """Stop every process of the server where it is: connections stay open, and nothing is answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        for pid in child_pids(self._process.pid):
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen server go on."""
+        assert self._process is not None
+        for pid in (*child_pids(self._process.pid), self._process.pid):
+            os.kill(pid, signal.SIGCONT)
+
+    def set_read_only(self, on: bool) -> None:
+        """Let the server refuse every write, as a primary does that was demoted, or take writes again."""
+        self._configure("default_transaction_read_only", "on" if on else "off")
+        wait_for("the server has read its settings", lambda: self._refuses_writes() is on)
+
+    def _refuses_writes(self) -> bool:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            return connection.execute("SHOW default_transaction_read_only").fetchall() == [("on",)]
+
+    def require_password(self, role: str, password: str) -> None:
+        """Create a role that may log in with this password only."""
+        rules = self._cluster / "pg_hba.conf"
+        rules.write_text(f"host all {role} {HOST}/32 scram-sha-256\n{rules.read_text()}")
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            created = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                sql.Identifier(role), sql.Literal(password)
+            )
+            connection.execute(created)
+            connection.execute("SELECT pg_reload_conf()")
+
+    def save(self) -> None:
+        """Keep a copy of everything that the server has stored."""
+        self.stop()
+        subprocess.run(["/bin/cp", "-a", self._cluster, self.folder / "saved"], check=True)
+        self.start()
+
+    def put_back(self) -> None:
+        """Put the copy of `save` in place: the server has forgotten what came after."""
+        self.stop()
+        shutil.rmtree(self._cluster)
+        (self.folder / "saved").rename(self._cluster)
+        self.start()
 
     @property
     def _cluster(self) -> Path:

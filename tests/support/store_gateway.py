@@ -37,6 +37,7 @@ from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.store.run_services import RunCapabilities
+from perdure.store.runs import Instance
 from perdure.store.transitions import Turn
 
 T = TypeVar("T")
@@ -148,7 +149,8 @@ class StoreConnection:
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
         self._store = Store(wrap(database))
-        self.run = (await self.store.runs.begin(self.instance, "0", launch, capabilities)).run
+        started = await self.store.runs.begin(Instance(self.instance), "0", launch, capabilities)
+        self.run = started.run
         return self
 
     async def stop(self) -> None:
@@ -244,6 +246,12 @@ class StoreGateway(StoreConnection):
     async def lost_turns(self) -> list[Turn]:
         """The turns of dead runs that this gateway may take over."""
         return [each.turn for each in await self.store.turns.lost(self.run)]
+
+    async def declares_dead(self, other: StoreConnection) -> bool:
+        """Make a heartbeat that ends another gateway's run, whose count stands still."""
+        ((beats,),) = await self.query("SELECT beats FROM runs WHERE id = :run", run=other.run)
+        found = await self.store.runs.beat(self.run, {other.run: beats})
+        return found is not None and other.run in found.ended
 
     async def outbox_heads(self) -> list[OutboxDelivery]:
         return await self.store.outbox.lane_heads(self.run, [PLATFORM])

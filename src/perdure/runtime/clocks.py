@@ -19,6 +19,11 @@ def steady_clock() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def boot_seconds() -> float:
+    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps or we are stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Clocks(Struct, frozen=True):
     """The clocks of a gateway, both in milliseconds."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
 
 from perdure.agents.api import Agent, Model
 from perdure.config import Settings
@@ -14,24 +13,25 @@ from perdure.containment import refuse_task_exits
 from perdure.core import texts
 from perdure.core.exit_report import GatewayLaunch
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.errors import ConfigurationError, PerdureError
+from perdure.errors import ConfigurationError, PerdureError, RunEnded, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
-from perdure.runtime.clocks import Clocks, steady_clock
+from perdure.runtime.clocks import Clocks, boot_seconds, steady_clock
 from perdure.runtime.configured_platforms import configured_adapters
 from perdure.runtime.connections import Connections
 from perdure.runtime.gateway_run import GatewayRun, Lease
+from perdure.runtime.instance import load_instance, wait_for_copies
 from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
-from perdure.runtime.wakeups import Feed, Wakeups
+from perdure.runtime.wakeups import STORE_RETRY_SECONDS, Feed, Wakeups
 from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
 from perdure.store.conditions import ANY_AGENT
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.run_services import RunCapabilities, RunService
-from perdure.store.runs import LEASE_MS, RunStart
+from perdure.store.runs import Instance, RunStart
 from perdure.tools.sandbox import SandboxInForce
 from perdure.version import __version__
 
@@ -122,8 +122,12 @@ class Gateway:
     def problems(self) -> list[str]:
         """Return why some people are not served at the moment, in words; empty means healthy."""
         store = self._store.problem if self._store else None
+        heartbeat = self._loops.heartbeat.problem if self._loops else None
         platforms = self._loops.connections.problems if self._loops else {}
-        return [*([store] if store else []), *(f"{name}: {problem}" for name, problem in platforms.items())]
+        return [
+            *(problem for problem in (store, heartbeat) if problem),
+            *(f"{name}: {problem}" for name, problem in platforms.items()),
+        ]
 
     def warnings(self) -> list[str]:
         """Return which MCP servers cannot be reached; people are served without them."""
@@ -172,14 +176,14 @@ class Gateway:
     async def _run(self, on_ready: Callable[[], None]) -> StopKind:
         self._agents.prepare()
         log.info("sandbox_chosen", layer=self.sandbox.layer, says=self.sandbox.summary)
-        database = await open_database(self.settings.store_url, home=self.settings.home, clock=self._clocks.wall)
+        database = await self._open_database()
+        if database is None:
+            return self._stop_kind
         self._store = Store(self._wrap(database))
         try:
-            run = await self._serve(on_ready)
-            if await self._failures.contain("run_end_not_saved", self._end_run(run), run=run):
+            run = await self._serve_until_stopped(on_ready)
+            if run is not None and await self._failures.contain("run_end_not_saved", self._end_run(run), run=run):
                 log.info("run_ended", run=run)
-        except BaseExceptionGroup as failures:
-            raise _first(failures) from failures
         finally:
             self.phase = Phase.STOPPED
             self.feed.publish_all()
@@ -187,25 +191,62 @@ class Gateway:
             await self._store.close()
         return self._stop_kind
 
-    async def _serve(self, on_ready: Callable[[], None]) -> str:
-        started = await self._begin_run()
+    async def _open_database(self) -> Database | None:
+        """Open the database, however long its server is away. None: a stop was asked for meanwhile."""
+        while not self._stop.is_set():
+            try:
+                return await open_database(
+                    self.settings.store_url, home=self.settings.home, clock=self._clocks.wall
+                )
+            except Unavailable as error:
+                log.warning("database_awaited", error=error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STORE_RETRY_SECONDS):
+                    await self._stop.wait()
+        return None
+
+    async def _serve_until_stopped(self, on_ready: Callable[[], None]) -> str | None:
+        """Serve, and return the last run: one that another gateway has declared dead is followed by a new one."""
+        while True:
+            try:
+                return await self._serve(on_ready)
+            except BaseExceptionGroup as failures:
+                first = _first(failures)
+                if not isinstance(first, RunEnded) or self._stop.is_set():
+                    raise first from failures
+                log.warning("run_replaced", error=first.message)
+            self.phase = Phase.STARTING
+            self.feed.publish_all()
+
+    async def _serve(self, on_ready: Callable[[], None]) -> str | None:
+        """Run until stopped, and return the run; None: a stop was asked for before it could begin."""
+        instance, store = load_instance(self.settings.home), self.store
+        sole = store.database.exclusive
+        if not sole and not await wait_for_copies(store.runs, instance, self.settings.store.lease, self._stop):
+            return None
+        started, lease = await self._begin_run(instance)
         await self._refuse_another_account(started.run)
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
-                await self._run_loops(started, group, on_ready)
+                await self._run_loops(started, lease, group, on_ready)
         except* _Drained:
             log.info("drained", run=started.run)
         await self._close_adapters()
         return started.run
 
-    async def _begin_run(self) -> RunStart:
+    async def _begin_run(self, instance: Instance) -> tuple[RunStart, Lease]:
         """Record that this run begins, however long the store is away."""
-        begun: list[RunStart] = []
+        begun: list[tuple[RunStart, Lease]] = []
+        length_ms = self.settings.lease_ms
 
         async def begin() -> None:
-            instance, capabilities = _instance(self.settings.home), self._capabilities()
-            begun.append(await self.store.runs.begin(instance, __version__, self._launch, capabilities))
+            lease = Lease(None if self.store.database.exclusive else length_ms, boot_seconds())
+            capabilities = self._capabilities()
+            started = await self.store.runs.begin(
+                instance, __version__, self._launch, capabilities, lease_ms=length_ms
+            )
+            begun.append((started, lease))
 
         if not await self._failures.retry("run_delayed", begin):
             raise PerdureError("the start of this run could not be recorded; the log says why")
@@ -234,13 +275,15 @@ class Gateway:
         agent = ANY_AGENT if self.store.database.exclusive else self.settings.agent.name
         return RunCapabilities(tuple(RunService(each.name, agent, each.account) for each in self.adapters))
 
-    async def _run_loops(self, started: RunStart, group: asyncio.TaskGroup, on_ready: Callable[[], None]) -> None:
+    async def _run_loops(
+        self, started: RunStart, lease: Lease, group: asyncio.TaskGroup, on_ready: Callable[[], None]
+    ) -> None:
         """Run the loops until a stop is asked for, then drain them; the task group ends the other tasks."""
         run = GatewayRun(
             self.store,
             started.run,
             self._clocks,
-            Lease(None if self.store.database.exclusive else LEASE_MS),
+            lease,
             GatewayTasks(group),
             Connections(self.adapters),
             Wakeups(self.feed),
@@ -267,11 +310,6 @@ def _ignore_deadline(_: float) -> None: ...
 async def _close_adapter(adapter: Adapter) -> None:
     async with asyncio.timeout(ADAPTER_CLOSE_SECONDS):
         await adapter.close()
-
-
-def _instance(home: Path) -> str:
-    """Return the name of this installation: at most one gateway at a time holds the lock of a home on a host."""
-    return f"{socket.gethostname()}:{home.resolve()}"
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
 from msgspec import Struct
 
-from perdure.runtime.clocks import Clocks
+from perdure.runtime.clocks import Clocks, boot_seconds
 from perdure.runtime.connections import Connections
 from perdure.runtime.tasks import GatewayTasks
 from perdure.runtime.wakeups import WakeEvent, Wakeups
 from perdure.store.api import Store
 
-MARGIN_MS = 5_000  # for the clocks of two machines, and the way to the database and back
+MARGIN = 1 / 6  # of a lease: for clocks of two machines that run unlike, and for an effect to begin
 
 
 class Lease:
@@ -23,11 +21,12 @@ class Lease:
     the effect may still perform that one effect; nothing can prevent that from here.
     """
 
-    def __init__(self, length_ms: int | None) -> None:
-        self._length = None if length_ms is None else (length_ms - MARGIN_MS) / 1000
+    def __init__(self, length_ms: int | None, asked_at: float) -> None:
+        """The lease of a run whose beginning was asked for at `asked_at`; without a length, it never runs out."""
+        self._length = None if length_ms is None else length_ms / 1000 * (1 - MARGIN)
         self._until = 0.0
         self._renewed = WakeEvent()
-        self.renew(time.clock_gettime(time.CLOCK_BOOTTIME))
+        self.renew(asked_at)
 
     def renew(self, asked_at: float) -> None:
         """The heartbeat that was begun at `asked_at` has been recorded: nobody has taken over."""
@@ -37,9 +36,9 @@ class Lease:
     async def wait_until_valid(self) -> None:
         """Return while the lease is valid. If it has run out, wait until a heartbeat proves that it is ours.
 
-        A heartbeat that finds our run declared dead ends the gateway, and with it whoever waits here.
+        A heartbeat that finds our run declared dead ends the run, and with it whoever waits here.
         """
-        while self._length is not None and time.clock_gettime(time.CLOCK_BOOTTIME) > self._until:
+        while self._length is not None and boot_seconds() > self._until:
             await self._renewed.wait()
 
 

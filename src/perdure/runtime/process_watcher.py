@@ -48,7 +48,7 @@ class ProcessWatcher:
         self._store = run.store
         self._root = root
         self._reports = ProcessReports(run, root, access)
-        self._instance = ""
+        self._names: set[str | None] = set()  # of this gateway: its id, and what it was called before it had one
         self._failures = FailureLog(log)
         self._wake_event = WakeEvent()
         self._output_watch = OutputWatch(run.clocks.wall)
@@ -58,7 +58,7 @@ class ProcessWatcher:
     async def catch_up(self) -> None:
         """Report every process that ended while no gateway ran, before its files can be removed."""
         run = await self._store.runs.get(self._run.id)
-        self._instance = run.instance if run else ""
+        self._names = {run.instance, run.former} if run else set()
         ours = await self._own_processes()
         seen = [(one, keeper.read_status(self._reports.directory(one))) for one in ours]
         over = [(one, status) for one, status in seen if isinstance(status, CommandEnded | CommandLost)]
@@ -105,7 +105,7 @@ class ProcessWatcher:
 
     def is_ours(self, process: Process) -> bool:
         """Say whether the files of a process are on this machine, or would be if it was started."""
-        ours = self._store.database.exclusive or process.instance == self._instance
+        ours = self._store.database.exclusive or process.instance in self._names
         return ours or any(call_directories(self._root / process.directory))
 
     async def _watch_process(self, process: Process) -> None:

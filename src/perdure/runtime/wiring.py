@@ -95,6 +95,7 @@ class Loops:
             access=self.access,
             has_running_command=self.command_cleanup.has_running_command,
         )
+        self.heartbeat = Heartbeat(run, self.recoverer, settings.store.lease)
         self.commands = CommandLoop(run, self.runner, control, self.access, _command_limits(settings))
         self._message_expiry = MessageExpiry(run, settings.queue_rules, int(settings.delivery.max_age * 1000))
         self._router = MessageRouter(run.wakeups, self.runner, self.slots, self.notices, control)
@@ -131,7 +132,8 @@ class Loops:
             self.inactivity_watch.run,
             self._retention.run,
             self._message_expiry.run,
-            Heartbeat(self._run, self.recoverer).run,
+            self.heartbeat.run,
+            self.heartbeat.take_over,
         ):
             self._tasks.run_loop(loop)
 

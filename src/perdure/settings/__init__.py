@@ -98,6 +98,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"{SQLITE_PREFIX}{self.home / url.removeprefix(SQLITE_PREFIX)}"
 
     @property
+    def lease_ms(self) -> int:
+        return int(self.store.lease * 1000)
+
+    @property
     def max_file_bytes(self) -> int:
         """The most bytes of a file that a person sends."""
         return self.inbox.max_file * 1_000_000

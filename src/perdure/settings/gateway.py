@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.settings.value_types import DatabaseUrl, Duration, Host, PositiveCount
+from perdure.settings.value_types import DatabaseUrl, Duration, Host, LeaseLength, PositiveCount
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
@@ -26,6 +26,14 @@ class StoreSettings(msgspec.Struct, frozen=True):
             },
         ),
     ] = None
+
+    lease: Annotated[
+        LeaseLength,
+        Meta(
+            description="How long a gateway may make no heartbeat before others on the same PostgreSQL database "
+            "take over its conversations. It makes six in that time.",
+        ),
+    ] = 30.0
 
     # The URL may hold a password, and settings end up in logs and tracebacks.
     def __repr__(self) -> str:

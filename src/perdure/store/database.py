@@ -13,6 +13,7 @@ from perdure.errors import ConfigurationError
 from perdure.store.ids import Ids
 
 T = TypeVar("T")
+HEARTBEAT = "heartbeat"  # the key of a heartbeat's writes, which wait for no write of a session
 Row = tuple[Any, ...]
 
 
@@ -47,6 +48,8 @@ class Database(Protocol):
 
     async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         """Run a transaction that may write. The transactions of one key run in the order of their submission.
+
+        With the key `HEARTBEAT`, it is not tried again, and fails rather than waiting for longer than a heartbeat.
 
         `at` is the transaction's time; by default, the clock's at this call.
         After return: all that the transaction wrote is durable.

@@ -12,11 +12,14 @@ import struct
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import DatabaseRefused
 
-REVISIONS = (*(f"{number:04}" for number in range(1, 10)), "0011")  # the files of migrations/, in order
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+REVISIONS = tuple(f"{number:04}" for number in range(1, 12))  # the files of migrations/, in order
 HEAD = REVISIONS[-1]
 APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours
 
@@ -172,26 +175,42 @@ def prepare_postgres(execute: Callable[[str], list[tuple[Any, ...]]], url: str, 
         )
     rows = execute("SELECT version_num FROM alembic_version")
     if not check_revision(rows[0][0] if rows else None, name):
-        upgrade(url.replace("postgresql://", "postgresql+psycopg://", 1))
+        upgrade(url)
 
 
 # ── Alembic ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def upgrade(url: str, scripts: Path | None = None) -> None:
-    """Migrate the database at an SQLAlchemy URL to the newest version, in one transaction."""
+    """Migrate the database at a URL to the newest version, in one transaction."""
     from alembic import command  # rarely needed, and slow to import
     from alembic.config import Config
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import NullPool
+    from sqlalchemy.exc import DBAPIError
 
     config = Config()
     config.set_main_option("script_location", str(scripts or Path(__file__).with_name("migrations")))
-    # The driver would begin its transaction at the first change of a row, after the changes of tables.
-    sqlite = url.startswith("sqlite:")
-    engine = create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None} if sqlite else {})
-    with engine.begin() as connection:
-        if sqlite:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    try:
+        with _engine(url).begin() as connection:
+            if url.startswith("sqlite:"):
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except DBAPIError as error:
+        raise error.orig or error from None  # the driver's own, as everywhere else
+
+
+def _engine(url: str) -> Engine:
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    if url.startswith("sqlite:"):
+        # The driver would begin its transaction at the first change of a row, after the changes of tables.
+        return create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None})
+    import psycopg
+
+    from perdure.store.backends.postgres_connect import connect_options
+
+    # SQLAlchemy does not understand every URL that the driver does: one with several hosts, for one.
+    return create_engine(
+        "postgresql+psycopg://", poolclass=NullPool, creator=lambda: psycopg.connect(url, **connect_options(url))
+    )

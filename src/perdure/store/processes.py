@@ -112,7 +112,7 @@ _COLUMNS = ", ".join(_COLUMN_NAMES)
 _STATE_INDEX = _COLUMN_NAMES.index("state")
 _ABANDONED = (
     f"SELECT {_COLUMNS} FROM processes p WHERE p.{PROCESS_IS_LIVE} AND NOT EXISTS (SELECT 1 FROM runs r "
-    "WHERE r.instance = p.instance AND (r.ended_at IS NULL OR r.heartbeat_at > :limit)) ORDER BY p.id"
+    "WHERE p.instance IN (r.instance, r.former) AND (r.ended_at IS NULL OR r.heartbeat_at > :limit)) ORDER BY p.id"
 )
 
 

@@ -1,12 +1,13 @@
-"""Runs: every start of every gateway, its heartbeat, and how it ended.
+"""Runs: every start of every gateway, its heartbeats, and how it ended.
 
 A run is alive until it has an ending. Its own process ends it cleanly. Another gateway ends it as lost, when that
-gateway holds the lock of the same home or file, or when the run's heartbeat has been silent for too long.
+gateway holds the lock of the same home or file, or when it has seen the run's count of heartbeats stand still for
+a lease, by a clock of its own. The times of heartbeats are for people to read: a clock that is set ends nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -16,10 +17,10 @@ from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
 from perdure.core.states import RunEnding
 from perdure.store import outbox, run_services
-from perdure.store.database import Database, Transaction, Tx
+from perdure.store.database import HEARTBEAT, Database, Transaction, Tx
 from perdure.store.run_services import RunCapabilities
 
-LEASE_MS = 30_000  # a run without a heartbeat for this long is dead
+LEASE_MS = 30_000  # a run whose heartbeats stand still for this long is dead
 RECENT_MS = 300_000
 MAX_PAST_RUNS = 20  # earlier runs that a start looks at
 
@@ -34,6 +35,31 @@ class Run(Struct, frozen=True):
     ending: str | None
     died_at: int | None = None  # when its supervisor saw the process die
     exit_code: int | None = None  # of that death; below zero, the signal that killed the process
+    former: str | None = None  # what its instance was called before it had an id
+
+
+class Instance(Struct, frozen=True):
+    """By what a gateway is known, and the lock that it holds."""
+
+    id: str
+    former: str = ""  # machine and path, by which 0.2.0 called it
+    lock_id: str = ""  # the same for everybody who could hold the same lock
+    home: str = ""  # machine and path, for people to read
+
+
+class RunBeats(Struct, frozen=True):
+    """How many heartbeats another run has made, and for how long it may make none."""
+
+    run: str
+    beats: int
+    lease_ms: int
+
+
+class CopiedRun(Struct, frozen=True):
+    """A run that lives with our id, and holds another lock: that of a copy of our home, or of the original."""
+
+    beats: RunBeats
+    home: str
 
 
 class RunStart(Struct, frozen=True):
@@ -44,16 +70,25 @@ class RunStart(Struct, frozen=True):
     unclean_lately: int  # how many died within the last minutes
 
 
+class Heartbeats(Struct, frozen=True):
+    """What one heartbeat found: the runs that it ended as lost, and the others that live."""
+
+    ended: Sequence[str]
+    others: Sequence[RunBeats]
+
+
 class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def begin(
         self,
-        instance: str,
+        instance: Instance,
         version: str,
         launch: GatewayLaunch | None = None,
         capabilities: RunCapabilities | None = None,
+        *,
+        lease_ms: int = LEASE_MS,
     ) -> RunStart:
         """Begin a run, end the runs that our locks prove dead, and answer whoever asked for the restart.
 
@@ -65,48 +100,42 @@ class Runs:
         """
         sole, run = self._database.exclusive, self._database.ids.new("run")
         launched = launch or GatewayLaunch("")
+        begun = RunBeats(run, 0, lease_ms)
 
         def transaction(tx: Tx) -> RunStart:
-            started = _begin(tx, run, instance, version, launched, exclusive=sole)
+            started = _begin(tx, begun, instance, version, launched, exclusive=sole)
             if capabilities is not None:
                 run_services.record(tx, run, capabilities)
             return started
 
         return await self._database.write(transaction)
 
-    async def record_heartbeat(self, run: str) -> bool:
-        """Record that the run is alive. False: it was declared dead meanwhile, and must stop."""
-        return await self._database.write(
-            lambda tx: bool(
-                tx.run(
-                    "UPDATE runs SET heartbeat_at = :now WHERE id = :run AND ended_at IS NULL",
-                    now=tx.lease_clock(),
-                    run=run,
-                )
+    async def copies(self, instance: Instance) -> list[CopiedRun]:
+        """Return the runs with our id that nobody has ended, and that our lock does not prove dead."""
+        rows = await self._database.read(
+            lambda tx: tx.all(
+                "SELECT id, beats, lease_ms, coalesce(home, instance) FROM runs "
+                "WHERE ended_at IS NULL AND instance = :instance AND lock_id <> :lock_id",
+                instance=instance.id,
+                lock_id=instance.lock_id,
             )
         )
+        return [CopiedRun(RunBeats(*row[:3]), row[3]) for row in rows]
 
-    async def reap(self, run: str) -> int:
-        """End the runs whose heartbeat is silent; return how many there were. Never our own."""
+    async def end_silent(self, silent: Mapping[str, int]) -> None:
+        """End the silent runs whose counts of heartbeats have not moved since they were seen."""
+        await self._database.write(
+            lambda tx: [_end_silent(tx, run, beats, tx.lease_clock()) for run, beats in silent.items()]
+        )
 
-        def transaction(tx: Tx) -> int:
-            now = tx.lease_clock()
-            # A heartbeat in the future: the clock was set back, and the run's silence is counted from now.
-            tx.run(
-                "UPDATE runs SET heartbeat_at = :now "
-                "WHERE ended_at IS NULL AND heartbeat_at > :now AND id <> :run",
-                now=now,
-                run=run,
-            )
-            return tx.run(
-                f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' "
-                "WHERE ended_at IS NULL AND id <> :run AND heartbeat_at < :limit",
-                now=now,
-                limit=now - LEASE_MS,
-                run=run,
-            )
+    async def beat(self, run: str, silent: Mapping[str, int]) -> Heartbeats | None:
+        """Count one heartbeat of a run, and end the silent runs whose counts have not moved since they were seen.
 
-        return await self._database.write(transaction)
+        None: the run was declared dead meanwhile, and must stop.
+        After return: the heartbeat is on record, and the sessions of the runs that it ended may be taken over.
+        If we die inside: the same, or nothing.
+        """
+        return await self._database.write(lambda tx: _beat(tx, run, silent), key=HEARTBEAT)
 
     async def start_draining(self, run: str) -> None:
         """Record that a run stops. After return: others may have its idle chats, and it takes no further one."""
@@ -155,41 +184,76 @@ def request_restart(run: str, key: str) -> Transaction[bool]:
     return lambda tx: bool(tx.run(sql, key=key, run=run))
 
 
-def _begin(tx: Tx, run: str, instance: str, version: str, launch: GatewayLaunch, *, exclusive: bool) -> RunStart:
-    ours = "" if exclusive else "AND instance = :instance"
+def _begin(
+    tx: Tx, begun: RunBeats, instance: Instance, version: str, launch: GatewayLaunch, *, exclusive: bool
+) -> RunStart:
+    # Our lock proves that those who held the same lock are dead; runs of 0.2.0 do not say which one they held.
+    names = {"instance": instance.id, "former": instance.former or instance.id}
+    ours = "" if exclusive else "AND instance IN (:instance, :former)"
+    locked = "" if exclusive else f"{ours} AND (lock_id IS NULL OR lock_id = :lock_id)"
     for death in launch.deaths:
         _record_exit(tx, death)
     tx.run(
-        f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE ended_at IS NULL {ours}",
+        f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE ended_at IS NULL {locked}",
         now=tx.lease_clock(),
-        instance=instance,
+        lock_id=instance.lock_id,
+        **names,
     )
     before = tx.all(
         f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT "
         f"{MAX_PAST_RUNS}",
-        instance=instance,
+        **names,
     )
     tx.run(
-        "INSERT INTO runs (id, instance, version, started_at, heartbeat_at, launch) "
-        "VALUES (:run, :instance, :version, :now, :now, :launch)",
-        run=run,
-        instance=instance,
+        "INSERT INTO runs "
+        "(id, instance, version, started_at, heartbeat_at, launch, lease_ms, former, lock_id, home) VALUES "
+        "(:run, :instance, :version, :now, :now, :launch, :lease_ms, :former, :lock_id, :home)",
+        run=begun.run,
+        lease_ms=begun.lease_ms,
         version=version,
         launch=launch.name or None,
         now=tx.lease_clock(),
+        lock_id=instance.lock_id,
+        home=instance.home or None,
+        **names,
     )
     _notify_restart_requesters(tx)
     endings = [row[0] for row in before]
     in_a_row = endings.index(RunEnding.CLEAN) if RunEnding.CLEAN in endings else len(endings)
     lately = sum(ending == RunEnding.LOST and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
-    return RunStart(run, in_a_row, lately)
+    return RunStart(begun.run, in_a_row, lately)
+
+
+def _beat(tx: Tx, run: str, silent: Mapping[str, int]) -> Heartbeats | None:
+    now = tx.lease_clock()
+    counted = "UPDATE runs SET beats = beats + 1, heartbeat_at = :now WHERE id = :run AND ended_at IS NULL"
+    if not tx.run(counted, now=now, run=run):
+        return None
+    ended = [other for other, beats in silent.items() if other != run and _end_silent(tx, other, beats, now)]
+    others = tx.all("SELECT id, beats, lease_ms FROM runs WHERE ended_at IS NULL AND id <> :run", run=run)
+    return Heartbeats(ended, [RunBeats(*row) for row in others])
+
+
+def _end_silent(tx: Tx, run: str, beats: int, now: int) -> bool:
+    """End a run as lost if its count of heartbeats has not moved. A row that somebody holds is left for later."""
+    unheld = f"{tx.for_update} SKIP LOCKED" if tx.for_update else ""
+    return bool(
+        tx.run(
+            f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.LOST}' WHERE id IN "
+            f"(SELECT id FROM runs WHERE id = :run AND beats = :beats AND ended_at IS NULL{unheld})",
+            now=now,
+            run=run,
+            beats=beats,
+        )
+    )
 
 
 def _record_exit(tx: Tx, death: ExitReport) -> None:
-    """Record how the run of that launch died; a run that stopped cleanly did not die."""
+    """Record how the last run of that launch died; a run that stopped cleanly did not die."""
     tx.run(
         "UPDATE runs SET died_at = :at, exit_code = :code "
-        f"WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = '{RunEnding.LOST}')",
+        f"WHERE launch = :launch AND died_at IS NULL AND (ending IS NULL OR ending = '{RunEnding.LOST}') "
+        "AND id = (SELECT max(id) FROM runs WHERE launch = :launch)",
         at=death.at,
         code=death.code,
         launch=death.launch,

@@ -2,8 +2,9 @@
 -- The migrations lead to the same tables; a test holds the two together on both databases.
 -- Times are UTC milliseconds. Ids are made by us and sort by time. Bodies are JSON.
 
--- One start of one gateway. A run with an ending is dead, for everybody and for good. A run of an older version does
--- not say which entries it can read, and counts as one that can serve every chat.
+-- One start of one gateway, which is known by the id in its home (instance). A run with an ending is dead, for
+-- everybody and for good. A run of an older version does not say which entries it can read, and counts as one that can
+-- serve every chat.
 CREATE TABLE runs (
   id           TEXT PRIMARY KEY,
   instance     TEXT NOT NULL,
@@ -16,6 +17,11 @@ CREATE TABLE runs (
   launch       TEXT, -- the name that the supervisor gave this start of the process
   died_at      BIGINT, -- when the supervisor saw the process die
   exit_code    BIGINT, -- of that death; below zero, the signal that killed the process
+  beats        BIGINT NOT NULL DEFAULT 0, -- raised by every heartbeat: a run whose count stands still is dead
+  lease_ms     BIGINT NOT NULL DEFAULT 30000, -- for how long the count must stand still
+  former       TEXT, -- what the instance was called before it had an id
+  lock_id      TEXT, -- identifies the lock of its home: whoever holds the same lock knows that the run is dead
+  home         TEXT, -- its machine and path, for people to read
   entry_version BIGINT, -- the newest version of journal entries that it can read
   draining     BIGINT NOT NULL DEFAULT 0, -- 1 once it stops: others may have its idle chats
   back_by      BIGINT, -- until when what is on its machine waits for the same gateway to come back

@@ -74,9 +74,10 @@ class Transfer:
             return
         row = await self._database.read(
             lambda tx: tx.one(
-                "SELECT instance FROM runs WHERE ended_at IS NULL AND heartbeat_at BETWEEN :since AND :until",
-                since=tx.lease_clock() - LEASE_MS,
-                until=tx.lease_clock() + LEASE_MS,  # a later heartbeat is from before a clock was set back
+                # A heartbeat in the far future is from before a clock was set back.
+                "SELECT coalesce(home, instance) FROM runs WHERE ended_at IS NULL "
+                "AND heartbeat_at BETWEEN :now - lease_ms AND :now + lease_ms",
+                now=tx.lease_clock(),
             )
         )
         if row is not None:

@@ -3,8 +3,8 @@
 What differs from SQLite: several gateways share the database, leases expire by the server's clock, and a
 connection may break during a commit. Each writer has a row that counts its database transactions, and every
 transaction first raises that count by one from its expected value. After a lost acknowledgement the transaction is
-run again: if the first one is unfinished on the server, it holds the row, and we wait; if it was committed, the
-count has changed, and the results of the first run are valid.
+run again: if the first one is unfinished on the server, it holds the row, and we wait. If the count is one higher,
+the first one was committed, and its results are valid. At any other count the server has lost acknowledged writes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
 from perdure.core.storable_text import make_storable, make_values_storable
-from perdure.errors import DatabaseRefused, StoreBroken, StoreFull, StoreUnreachable
+from perdure.errors import StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.backends.jobs import Job, ReaderPool
+from perdure.store.backends.postgres_connect import AWAY_ERRORS, away_sentence, connect, start_error
+from perdure.store.backends.postgres_heartbeat import HeartbeatConnection
 from perdure.store.backends.postgres_writer import WriterThread
-from perdure.store.database import Row, Transaction
+from perdure.store.database import HEARTBEAT, Row, Transaction, Tx
 from perdure.store.ids import Clock, Ids, wall_clock
 from perdure.store.locks import FileLock
 
@@ -40,18 +42,14 @@ READER_COUNT = 3
 UNREACHABLE_SECONDS = 10.0  # of reconnecting, after which a write is reported as not done
 _RECONNECT_SECONDS = 0.2
 _NAMED_VALUE = re.compile(r"(?<!:):([a-z_]+)")
-# These detect a dead connection, and end an abandoned transaction, without a message from the other side. Without
-# the last one, a statement on a dead connection would wait until TCP gives up, after a quarter of an hour.
-_CONNECT_OPTIONS = {
-    "connect_timeout": 5,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 11_000,
-}
-_SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = '60s'"
 _SERVER_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _COUNT_TRANSACTION = "UPDATE writers SET transactions = :next WHERE id = :id AND transactions = :done"
+# An update, whose own commit waits until the count is as safe as any other acknowledged write.
+_LOOK_UP_COUNT = "UPDATE writers SET transactions = transactions WHERE id = :id RETURNING transactions"
+_LOST_HINT = (
+    "The server was put back to an earlier state, or a replica that was behind took over. The gateway stops; the "
+    "next start goes on from what is there. Messages and answers of that time may be missing or come again."
+)
 _IN_DOUBT_HINT = "The server was gone when the gateway stopped. The next start reads what was really written."
 # Errors after which the same transaction can be run again at once: nothing of it was written.
 _RETRYABLE_ERRORS = (
@@ -100,7 +98,7 @@ class PostgresConnection:
         self._url = url
         self._name = name
         self._ids = ids
-        self._transactions_done = 0
+        self._transactions_done: int | None = None  # None before the first connection
         self._connection: psycopg.Connection[Row] | None = None
         self._closing = False
         self.problem: str | None = None
@@ -111,7 +109,7 @@ class PostgresConnection:
         while True:
             try:
                 made = self._run_transaction(jobs)
-                return self._confirm(results if made is None else made)
+                return self._confirm(self._kept(results) if made is None else made)
             except _CommitInDoubt as doubt:
                 results = doubt.results
             except _RETRYABLE_ERRORS:
@@ -120,9 +118,9 @@ class PostgresConnection:
                 self._disconnect()
                 self.problem = f"not written: {error}"
                 raise StoreFull(self.problem) from error
-            except psycopg.OperationalError as error:
+            except AWAY_ERRORS as error:
                 self._disconnect()
-                self.problem = f"the database server does not answer: {error}"
+                self.problem = away_sentence(error)
                 if results is not None:
                     # While a commit is in doubt, only the server knows its outcome, so nothing is reported.
                     if self._closing:
@@ -133,25 +131,36 @@ class PostgresConnection:
                     raise StoreUnreachable(self.problem) from error
                 time.sleep(_RECONNECT_SECONDS)
 
-    def _confirm(self, results: list[Any] | None) -> list[Any]:
-        assert results is not None, f"somebody else counts the transactions of {self._name}"
-        self._transactions_done += 1
+    def _confirm(self, results: list[Any]) -> list[Any]:
+        self._transactions_done = self._done() + 1
         self.problem = None
         return results
 
+    def _done(self) -> int:
+        return self._transactions_done or 0
+
+    def _kept(self, results: list[Any] | None) -> list[Any]:
+        """Return the results of the commit in doubt, if the server's count says that it was kept."""
+        row = PostgresTx(self._ensure_connection(), self._ids, 0).one(_LOOK_UP_COUNT, id=self._name)
+        if results is not None and row is not None and row[0] == self._done() + 1:
+            return results
+        self.problem = (
+            f"the database server has lost acknowledged writes: {self._done()} transactions of {self._name} were "
+            f"acknowledged, and it knows of {row[0] if row else 'none'}"
+        )
+        raise StoreBroken(self.problem, hint=_LOST_HINT)
+
     def _run_transaction(self, jobs: Sequence[Job]) -> list[Any] | None:
-        """Run the jobs in one database transaction; None: an earlier run of it was committed after all."""
+        """Run the jobs in one database transaction; None: the server's count of transactions is another."""
         connection = self._ensure_connection()
         counting = PostgresTx(connection, self._ids, 0)
         try:
             connection.execute("BEGIN")
-            if not counting.run(
-                _COUNT_TRANSACTION, id=self._name, next=self._transactions_done + 1, done=self._transactions_done
-            ):
+            if not counting.run(_COUNT_TRANSACTION, id=self._name, next=self._done() + 1, done=self._done()):
                 connection.execute("ROLLBACK")
                 return None
             results = [job.transaction(PostgresTx(connection, self._ids, job.time)) for job in jobs]
-        except (psycopg.OperationalError, *_RETRYABLE_ERRORS):
+        except (*AWAY_ERRORS, *_RETRYABLE_ERRORS):
             raise
         except BaseException:
             connection.execute("ROLLBACK")
@@ -165,11 +174,12 @@ class PostgresConnection:
 
     def _ensure_connection(self) -> psycopg.Connection[Row]:
         if self._connection is None:
-            connection = _connect(self._url)
-            connection.execute(
+            self._connection = connect(self._url)
+        if self._transactions_done is None:
+            self._connection.execute(
                 "INSERT INTO writers (id, transactions) VALUES (%s, 0) ON CONFLICT DO NOTHING", [self._name]
             )
-            self._connection = connection
+            self._transactions_done = 0
         return self._connection
 
     def _disconnect(self) -> None:
@@ -183,7 +193,7 @@ class PostgresConnection:
 
     def close(self) -> None:
         if self._connection is not None:
-            with suppress(psycopg.OperationalError):  # the server is gone: the writer's row stays behind
+            with suppress(*AWAY_ERRORS):  # the server is gone: the writer's row stays behind
                 self._connection.execute("DELETE FROM writers WHERE id = %s", [self._name])
         self._disconnect()
 
@@ -209,13 +219,20 @@ class PostgresDatabase:
         name = Ids().new("writer")  # by the real clock, so that the name is unique
         self._connections = [PostgresConnection(url, f"{name}.{n}", self.ids) for n in range(WRITER_COUNT)]
         self._writers = [WriterThread(f"perdure-writer-{n}", link) for n, link in enumerate(self._connections)]
+        self._heartbeat = HeartbeatConnection(url, self._make_tx)
         self._readers = ReaderPool(READER_COUNT)
         self._local = threading.local()
         self._read_connections: list[psycopg.Connection[Row]] = []
 
+    def _make_tx(self, connection: psycopg.Connection[Row], time: int) -> Tx:
+        return PostgresTx(connection, self.ids, time)
+
     async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
+        time = self._clock() if at is None else at
+        if key == HEARTBEAT:
+            return await self._heartbeat.submit(transaction, time)
         writer = self._writers[zlib.crc32(make_storable(key).encode()) % WRITER_COUNT]
-        result: T = await writer.submit(transaction, self._clock() if at is None else at)
+        result: T = await writer.submit(transaction, time)
         return result
 
     async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
@@ -226,18 +243,26 @@ class PostgresDatabase:
         """Run a reading transaction. It has no effect, so a connection that broke is replaced, once."""
         try:
             return self._read_once(transaction, time)
-        except psycopg.OperationalError:
-            self._local.connection = None
+        except AWAY_ERRORS:
+            self._close_read_connection()
         try:
             return self._read_once(transaction, time)
-        except psycopg.OperationalError as error:
+        except AWAY_ERRORS as error:
+            self._close_read_connection()
+            raise StoreUnreachable(away_sentence(error)) from error
+
+    def _close_read_connection(self) -> None:
+        """Close this thread's connection, if there is one; the next read makes another."""
+        connection: psycopg.Connection[Row] | None = getattr(self._local, "connection", None)
+        if connection is not None:
             self._local.connection = None
-            raise StoreUnreachable(f"the database server does not answer: {error}") from error
+            self._read_connections.remove(connection)
+            connection.close()
 
     def _read_once(self, transaction: Transaction[T], time: int) -> T:
         connection: psycopg.Connection[Row] | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = _connect(self._url)
+            connection = self._local.connection = connect(self._url)
             self._read_connections.append(connection)
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
@@ -255,6 +280,7 @@ class PostgresDatabase:
             link.stop_waiting()
         for writer in self._writers:
             await writer.close()
+        await self._heartbeat.close()
         await self._readers.close()
         for connection in self._read_connections:
             connection.close()
@@ -275,23 +301,17 @@ async def open_postgres(url: str, *, home: Path, clock: Clock = wall_clock) -> P
 
 def _prepare(url: str) -> None:
     try:
-        connection = _connect(url)
-    except psycopg.OperationalError as error:
-        raise DatabaseRefused(
-            f"the PostgreSQL server of store.url cannot be reached: {error}",
-            hint="Start the server, or correct store.url.",
-        ) from error
+        connection = connect(url)
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+        raise start_error(error) from error
     name = str(conninfo_to_dict(url).get("dbname") or "the database of store.url")
 
     def execute(sql: str) -> list[Row]:
         cursor = connection.execute(sql.encode())
         return cursor.fetchall() if cursor.description else []
 
-    with connection, connection.transaction():
-        migrate.prepare_postgres(execute, url, name)
-
-
-def _connect(url: str) -> psycopg.Connection[Row]:
-    connection = psycopg.connect(url, autocommit=True, **_CONNECT_OPTIONS)  # type: ignore[arg-type]
-    connection.execute(_SESSION_SETTINGS)
-    return connection
+    try:
+        with connection, connection.transaction():
+            migrate.prepare_postgres(execute, url, name)
+    except AWAY_ERRORS as error:
+        raise StoreUnreachable(away_sentence(error)) from error

@@ -149,10 +149,11 @@ def _open_postgres(url: str, made: type[ReadOnlyDatabase]) -> ReadOnlyDatabase:
     import psycopg
 
     from perdure.store.backends.postgres import PostgresTx
+    from perdure.store.backends.postgres_connect import connect_options
 
     try:
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
-    except psycopg.OperationalError as error:
+        connection = psycopg.connect(url, autocommit=True, **connect_options(url))
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise DatabaseRefused(
             f"the PostgreSQL server of store.url cannot be reached: {error}",
             hint="Start the server, or correct store.url.",

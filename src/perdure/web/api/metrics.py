@@ -34,6 +34,10 @@ METRIC_FAMILIES = {
         "gauge",
         "1 while the database takes writes; what it counts is missing if it is away",
     ),
+    "perdure_heartbeat_steady": (
+        "gauge",
+        "1 once heartbeats were recorded without a gap for `store.lease`: so long nobody takes over from the dead",
+    ),
     "perdure_platform_connected": ("gauge", "1 while the `platform` is connected"),
     "perdure_turns": ("gauge", "turns that are not over, by `state`"),
     "perdure_turns_ended_total": ("counter", "turns that are over, by `outcome`"),
@@ -112,6 +116,7 @@ class MetricsApi:
         yield "perdure_build_info", {"version": __version__}, 1
         yield "perdure_ready", {}, gateway.phase is Phase.READY and not gateway.problems()
         yield "perdure_store_healthy", {}, gateway.store.problem is None
+        yield "perdure_heartbeat_steady", {}, loops.heartbeat.is_steady
         for name in (adapter.name for adapter in gateway.adapters):
             yield "perdure_platform_connected", {"platform": name}, name in loops.connections.connected
         yield "perdure_recovery_paused", {}, loops.recoverer.paused

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0011"
-down_revision = "0009"
+down_revision = "0010"
 
 COLUMNS = {
     "runs": ("entry_version BIGINT", "draining BIGINT NOT NULL DEFAULT 0", "back_by BIGINT"),
