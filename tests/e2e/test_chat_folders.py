@@ -21,6 +21,7 @@ from support.chat_folders import chat_workspace
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.waiting import wait_for
 
+RESULT = "It says: "
 ALONE = "marzipan for Ann alone"
 
 
@@ -28,7 +29,7 @@ def answers(asked: Asked) -> Says:
     """A model that uses the tool that a message names, and repeats what it reads."""
     last = asked.messages[-1]
     if last["role"] == "tool":
-        return Says(f"It says: {last['content']}")
+        return Says(f"{RESULT}{last['content']}")
     name, arguments = json.loads(last["content"].splitlines()[0])
     return Says(calls=[Wish(name, arguments)])
 
@@ -43,11 +44,14 @@ class Chat(Person):
 
     def use(self, name: str, /, *files: str, **arguments: Any) -> str:
         """What the model reads when it uses a tool; the message has these files."""
-        before = len(self.replies())
+        before = len(self._results())
         self._count += 1
         body = {"id": f"m{self._count}", "text": json.dumps([name, arguments]), "attachments": list(files)}
         assert self.request("POST", "/messages", json=body).status_code == 202
-        return self.wait_for_replies(before + 1)[before:][-1]
+        return wait_for("the tool has answered", lambda: self._results()[before:])[-1]
+
+    def _results(self) -> list[str]:
+        return [text for text in self.replies() if text.startswith(RESULT)]
 
     def upload(self, name: str, content: str) -> str:
         headers = {"Authorization": f"Bearer {self._process.token}", "Content-Type": "text/plain"}
@@ -121,6 +125,25 @@ def test_b180_background_session_works_in_the_folder_of_its_chat(process: Gatewa
         said = ann.wait_for_replies(before + 2)[before:]
         assert words in "".join(said)
     assert len(list((process.home / "chats").glob("*emma*"))) == 1
+
+
+def test_b180_command_sees_the_attachments_of_its_chat_and_nothing_of_another(tmp_path: Path) -> None:
+    with gateway(tmp_path / "home", TOOLS__APPROVALS="off") as process:
+        ann, ben = Chat(process, "ann"), Chat(process, "ben")
+        uploaded = ann.upload("list.txt", ALONE)
+        path = process.home / "attachments" / uploaded / "list.txt"
+        script = f"run: cat {path}; cat {path} > plan.txt; echo changed > {path}"
+        ann.request("POST", "/messages", json={"id": "1", "text": script, "attachments": [uploaded]})
+        [said] = ann.wait_for_replies(1)
+        plan = chat_workspace(process.home, ann.key) / "plan.txt"
+        assert ALONE in said and plan.read_text() == ALONE
+        assert path.read_text() == ALONE, "a command can read it, and not change it"
+        ben.say(f"run: cat {path} {plan}; ls {process.home}/chats {process.home}/attachments")
+        [said] = ben.wait_for_replies(1)
+        assert ALONE not in said and "main~web~dm~ann" not in said.replace(str(plan), "")
+        path.unlink()
+        ann.say("run: echo well")
+        assert "well" in ann.wait_for_replies(2)[-1], "a file that is gone keeps no command from running"
 
 
 # ── homes of earlier versions ───────────────────────────────────────────────────────────────────────────────

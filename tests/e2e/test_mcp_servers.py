@@ -16,7 +16,7 @@ import pytest
 
 from perdure.testing.providers import LocalProvider, Says, Wish
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
-from support.mcp_process import HttpServer, stdio_command
+from support.mcp_process import PRYING_COMMAND, SHOWN_IN_SANDBOX, HttpServer, stdio_command
 from support.waiting import wait_for
 
 
@@ -34,6 +34,7 @@ def served(tmp_path: Path, provider: LocalProvider, **servers: object) -> Iterat
         "MODEL__BASE_URL": provider.openai_url,
         "MODEL__API_KEY": provider.key,
         "TOOLS__MCP": json.dumps(servers),
+        "TOOLS__SANDBOX_READ": SHOWN_IN_SANDBOX,
     }
     with gateway(tmp_path / "home", **settings) as process:
         yield process
@@ -97,8 +98,34 @@ def test_server_that_cannot_be_started_is_told_and_delays_nobody_for_ever(
         person = Person(process)
         person.say("hi")
         assert person.wait_for_replies(1) == ["hello"]
-        wait_for("the status names it", lambda: "broken" in perdure(process, "status"))
+        told = "tools.mcp.broken.sandbox = false lets it out"
+        wait_for("the status names it, and what to do", lambda: told in perdure(process, "status"))
         assert httpx.get(f"{process.url}/readyz").status_code == 200
+
+
+def test_b185_server_sees_nothing_of_the_gateway_unless_it_is_let_out(
+    tmp_path: Path, provider: LocalProvider
+) -> None:
+    token = str(tmp_path / "home" / "token")
+    calls = [("held_look", token), ("held_leave", "note"), ("held_leave", token), ("free_look", token)]
+    wishes = [Wish(tool, {"path": path}) for tool, path in calls]
+    provider.script = [*(Says(calls=[wish]) for wish in wishes), Says("That is all.")]
+    held = {"command": PRYING_COMMAND, "startup_timeout": 60}
+    with served(tmp_path, provider, held=held, free={**held, "sandbox": False}) as process:
+        before = process.token
+        person = Person(process)
+        person.say("look around")
+        assert person.wait_for_replies(1) == ["That is all."]
+        folder = process.home / "mcp" / "held"
+        looked, left, changed, let_out = (
+            next(message["content"] for message in reversed(asked.messages) if message["role"] == "tool")
+            for asked in provider.requests[1:]
+        )
+        assert looked == "refused: No such file or directory"
+        assert f"left in {folder}" in left and (folder / "note").read_text() == "I was here"
+        assert changed.startswith("refused") and process.token == before
+        assert let_out.strip() == f"read: {process.token}"
+        assert not (process.home / "mcp" / "free").exists()
 
 
 def perdure(process: GatewayProcess, *arguments: str) -> str:

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
+PRYING_COMMAND = (sys.executable, str(Path(__file__).with_name("mcp_prying_server.py")))
+# What a server of the tests needs to be shown of the machine in its sandbox.
+SHOWN_IN_SANDBOX = ",".join(dict.fromkeys([sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]))
 ODD_COMMAND = (sys.executable, str(Path(__file__).with_name("mcp_odd_server.py")))
 
 

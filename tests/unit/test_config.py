@@ -391,7 +391,7 @@ BASE = "a URL that begins with http:// or https://"
 OBJECTS = 'a list of objects in Python modules, each written "module:object"'
 SERVERS = (
     "a table of servers, each a table with `command` or `url`, "
-    "and perhaps `env`, `headers`, `effects`, `timeout` and `startup_timeout`"
+    "and perhaps `env`, `headers`, `effects`, `timeout`, `startup_timeout` and `sandbox`"
 )
 HOST = "a host name or an IP address without a port"
 COUNT = "a whole number from 1 to 1000000000"

@@ -261,7 +261,7 @@ class AgentFactory:
         servers = self._settings.tools.mcp
         if not servers:
             return []
-        from perdure.tools.mcp import McpServer, McpTools
+        from perdure.tools.mcp import McpSandbox, McpServer, McpTools
 
         self._mcp = McpTools(
             [
@@ -274,6 +274,9 @@ class AgentFactory:
                     dict(server.effects),
                     server.timeout,
                     server.startup_timeout,
+                    McpSandbox(lambda: self.sandbox, self._settings.home / "mcp" / name)
+                    if server.sandbox
+                    else None,
                 )
                 for name, server in servers.items()
             ]

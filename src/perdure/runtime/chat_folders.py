@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +13,7 @@ from perdure.core.address import parent_session_key
 from perdure.core.file_names import CHATS_FOLDER, chat_folder
 from perdure.errors import ConfigurationError
 from perdure.logs import Log
+from perdure.runtime.backoff import retry_while_unavailable
 from perdure.settings import Settings
 from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.threads import run_in_thread
@@ -60,10 +63,9 @@ class ChatFolderFinder:
     def prepare(self) -> None:
         """Make what all conversations have in common, and say so if that is their workspace."""
         if not self.shared:
-            _make_private(self._home / CHATS_FOLDER)
+            (self._home / CHATS_FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
             return
-        for folder in (self._settings.shared_workspace, self._home / _SHARED_AGENT_HOME):
-            _make_private(folder)
+        _make_folders(self._settings.shared_workspace, self._home / _SHARED_AGENT_HOME)
         if self._settings.tools.workspaces == "auto":
             log.warning(
                 "workspace_shared",
@@ -82,25 +84,23 @@ class ChatFolderFinder:
     async def find(self, key: str) -> ChatFolders:
         """The folders of a conversation; a background session has those of its chat."""
         agent_home = self._home / (_SHARED_AGENT_HOME if self.shared else f"{chat_folder(key)}/home")
-        workspace = self.workspace(key)
-        await run_in_thread(lambda: _make_all(workspace, agent_home))
-        return ChatFolders(workspace, agent_home, await self._files(key))
+        files = [self._home / path for path in await self._file_paths(key)]
+        return await run_in_thread(lambda: _make_folders(self.workspace(key), agent_home, files))
 
-    async def _files(self, key: str) -> tuple[Path, ...]:
+    async def _file_paths(self, key: str) -> list[str]:
         if self._attachments is None:
-            return ()
-        keys = dict.fromkeys((key, parent_session_key(key)))
-        found = [path for each in keys for path in await self._attachments.of_conversation(each)]
-        return tuple(self._home / path for path in found)
+            return []
+        found, attachments = list[str](), self._attachments
+        for each in dict.fromkeys((key, parent_session_key(key))):
+            found += await retry_while_unavailable(partial(attachments.of_conversation, each))
+        return found
 
 
-def _make_all(workspace: Path, agent_home: Path) -> None:
-    for folder in (agent_home.parent, agent_home, workspace):
-        _make_private(folder)
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _make_folders(workspace: Path, agent_home: Path, files: Sequence[Path] = ()) -> ChatFolders:
+    """Make the folders for their owner alone; files that somebody has removed are left out."""
+    for folder in (agent_home.parent.parent, agent_home.parent, agent_home, workspace):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return ChatFolders(workspace, agent_home, tuple(file for file in files if file.is_file()))
 
 
 def _refuse_unsafe_directory(settings: Settings) -> None:

@@ -127,6 +127,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     effects: dict[NonEmptyText, Literal["pure", "keyed", "once"]] = {}
     timeout: float = 120.0
     startup_timeout: float = 10.0
+    sandbox: bool = True
 
     def __repr__(self) -> str:
         return "ServerSettings((hidden))"
@@ -166,11 +167,12 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         Meta(
             description="MCP servers whose tools the agent may use, by name. Each has a `command` or a `url`; "
             "`env` and `headers` go to it; `effects` says which tools are `pure`, `keyed` or `once`; `timeout` is "
-            "how many seconds a call may take, `startup_timeout` how many a turn waits for the server to connect.",
+            "how many seconds a call may take, `startup_timeout` how many a turn waits for the server to connect; "
+            "`sandbox` (true unless you say false) says whether its command runs in the sandbox.",
             examples=[{"files": {"command": ["my-mcp-server", "--stdio"]}}],
             extra={
                 "expected": "a table of servers, each a table with `command` or `url`, and perhaps `env`, "
-                "`headers`, `effects`, `timeout` and `startup_timeout`",
+                "`headers`, `effects`, `timeout`, `startup_timeout` and `sandbox`",
                 "secret": True,
             },
         ),

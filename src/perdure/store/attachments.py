@@ -34,7 +34,7 @@ _PENDING_OF_GOALS = (
     f"AND i.state = '{InboxState.OBEYED}' AND i.received_at > g.created_at - 3600000"
 )
 MAX_MESSAGES = 2000  # of a conversation, the newest, and as many turns, whose files its tools can use
-MAX_FILES = 200  # of these files
+MAX_FILES = 50  # of these files: each is a mount in the sandbox of every command
 _RECENT_MESSAGES = "(SELECT id FROM inbox WHERE key = :key ORDER BY position DESC LIMIT :limit) m"
 _RECENT_TURNS = (
     f"(SELECT t.id, t.key FROM sessions s CROSS JOIN turns t WHERE s.key = :key AND s.{SESSION_IS_CURRENT} "

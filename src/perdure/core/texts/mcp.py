@@ -34,6 +34,12 @@ def server_ended(why: str, last_words: str) -> str:
     return f"{why}; its last words: …{last_words}" if last_words else why
 
 
+def failed_in_sandbox(why: str, server: str) -> str:
+    """Why a server that runs in the sandbox does not come up, and what the operator can do."""
+    more = "tools.sandbox_read shows it more files"
+    return f"{why} (it runs in the sandbox: {more}, and tools.mcp.{server}.sandbox = false lets it out)"
+
+
 def not_connected(server: str, why: str) -> str:
     return f"nothing was done: the MCP server {server!r} is not connected ({why}). Try later, or do without it."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.tools.mcp.server import McpServer
+from perdure.tools.mcp.server import McpSandbox, McpServer
 from perdure.tools.mcp.toolbox import McpTools
 
-__all__ = ["McpServer", "McpTools"]
+__all__ = ["McpSandbox", "McpServer", "McpTools"]

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client.stdio import StdioServerParameters, get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
+
+from perdure.tools.sandbox import ConfinedLaunch
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -31,17 +33,22 @@ Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
 @asynccontextmanager
 async def open_process_streams(
-    parameters: StdioServerParameters, errors: TextIO, max_bytes: int, mark_oversized: Callable[[], None]
+    launch: ConfinedLaunch,
+    folder: Path | None,
+    errors: TextIO,
+    max_bytes: int,
+    mark_oversized: Callable[[], None],
 ) -> AsyncIterator[TransportStreams]:
-    """Start the process; at the end of the block, end it with its whole process group.
+    """Start the process in a folder; at the end of the block, end it with its whole process group.
 
     A message of more than `max_bytes` ends the connection, after `mark_oversized` was called.
     """
     process = await anyio.open_process(
-        [parameters.command, *parameters.args],
-        env=get_default_environment() | (parameters.env or {}),
+        launch.argv,
+        env=launch.env,
         stderr=errors,
-        cwd=parameters.cwd,
+        cwd=folder,
+        pass_fds=launch.pass_fds,
         start_new_session=True,
     )
     to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

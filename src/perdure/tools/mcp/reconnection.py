@@ -83,9 +83,15 @@ class ReconnectingServer:
         try:
             await connection.run()
         except McpConnectionEnded as error:
-            self.problem = make_storable(str(error))
+            self.problem = make_storable(self._explain(str(error), was_connected=bool(connection.offered_tools)))
         finally:
             self._mark_disconnected()
+
+    def _explain(self, why: str, *, was_connected: bool) -> str:
+        """Why the connection ended; of a server that does not come up in its sandbox, also how to let it out."""
+        if was_connected or not self._server.is_confined:
+            return why
+        return texts.mcp.failed_in_sandbox(why, self._server.name)
 
     def _mark_connected(self, connection: McpConnection) -> None:
         self._connection = connection

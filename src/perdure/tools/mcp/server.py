@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
 from perdure.core.effects import Effect
 from perdure.core.redaction import redact
 from perdure.errors import ConfigurationError
+from perdure.tools.sandbox import SandboxInForce
 
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG")  # of the gateway's environment, for a server's process
 STARTUP_SECONDS = 10.0
 MAX_NAME_CHARACTERS = 64  # of a tool, for every provider
 DECLARABLE_EFFECTS = (Effect.PURE, Effect.KEYED, Effect.ONCE)
+
+
+class McpSandbox(Struct, frozen=True):
+    """The sandbox of a server's process, and the folder that the process has there to itself."""
+
+    in_force: Callable[[], SandboxInForce]  # known when the gateway has started
+    folder: Path
 
 
 class McpServer(Struct, frozen=True):
@@ -29,9 +38,15 @@ class McpServer(Struct, frozen=True):
     effects: dict[str, str] = {}  # by the server's name of a tool; overrides the server's hints
     timeout: float = 120.0  # seconds that one call may take
     startup_timeout: float = STARTUP_SECONDS  # seconds that turns wait for the server to connect
+    sandbox: McpSandbox | None = None  # None: its process runs as the gateway does
 
     def __repr__(self) -> str:
         return f"McpServer({self.name!r})"  # the rest may be secret
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether its process runs in a sandbox."""
+        return self.sandbox is not None and self.sandbox.in_force().is_on
 
     def environment(self, ours: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of the command."""

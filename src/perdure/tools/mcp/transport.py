@@ -12,12 +12,12 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import httpx2
 import msgspec
-from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
@@ -26,6 +26,7 @@ from perdure.http_limits import AnswerLimits, bound_answers
 from perdure.tools.descriptor_limit import with_inherited_limit
 from perdure.tools.mcp.process_streams import open_process_streams
 from perdure.tools.mcp.server import McpServer
+from perdure.tools.sandbox import ConfinedLaunch, confined_launch
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
@@ -53,8 +54,10 @@ async def open_streams(
     async with AsyncExitStack() as stack:
         if server.command:
             errors = stack.enter_context(stderr.capture())
+            launch, folder = stack.enter_context(_launch(server, server.command))
             opening = open_process_streams(
-                _process(server, server.command),
+                launch,
+                folder,
                 errors,
                 MAX_MESSAGE_BYTES,
                 lambda: mark_closed(texts.mcp.message_too_large(MAX_MESSAGE_BYTES)),
@@ -68,12 +71,21 @@ async def open_streams(
         yield _EndReportingStream(read, mark_closed), write
 
 
-def _process(server: McpServer, command: tuple[str, ...]) -> StdioServerParameters:
-    """The process of a server. The SDK passes on some variables itself; `env -u` removes those not listed."""
-    wanted = server.environment(os.environ)
-    unset = [part for name in DEFAULT_INHERITED_ENV_VARS if name not in wanted for part in ("-u", name)]
-    python, *arguments = with_inherited_limit("/usr/bin/env", *unset, "--", *command)
-    return StdioServerParameters(command=python, args=arguments, env=wanted)
+@contextmanager
+def _launch(server: McpServer, command: tuple[str, ...]) -> Iterator[tuple[ConfinedLaunch, Path | None]]:
+    """How and where to start the process of a server; it is started inside of the block.
+
+    In the sandbox it has a folder of its own, and begins there; elsewhere it begins where the gateway is.
+    """
+    line, env = ("/usr/bin/env", "--", *command), server.environment(os.environ)  # `env` finds the program
+    if server.sandbox is None or not server.is_confined:
+        yield ConfinedLaunch(with_inherited_limit(*line), env, ()), None
+        return
+    sandbox, folder = server.sandbox.in_force(), server.sandbox.folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sandbox.make_folders(folder)
+    with confined_launch(sandbox, line, env, folder, folder) as launch:
+        yield launch, folder
 
 
 class StderrTail:
