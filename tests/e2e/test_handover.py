@@ -236,6 +236,18 @@ async def test_b162_turns_of_a_dead_gateway_are_shared_by_those_that_live(group:
     assert group.harness.run_counts["long"] == 2 * len(CHATS), "each was taken over once"
 
 
+async def test_b162_turn_of_a_killed_gateway_is_taken_over_when_its_lease_has_run_out(group: GatewayGroup) -> None:
+    """A gateway without its platform finds the death as well, and leaves the turn to the one that has it."""
+    platform = SimulatedPlatform()
+    await crash_in_every_chat(group, platform, ["1"])
+    await group.start("w", SimulatedPlatform("other"))
+    b = await group.start("b", platform)
+    await group.harness.wait_until_hanging(2)
+    assert await holds(b, key_of(platform))
+    group.harness.release()
+    await wait_for_replies(platform, "done")
+
+
 class FailingTakeOver(FaultyDatabase):
     """A database that fails in one chat, until it is mended."""
 
