@@ -71,6 +71,11 @@ def put(file: str, text: str) -> str:
     return "put"
 
 
+def read(file: str) -> str:
+    """Reads a file."""
+    return Path(file).read_bytes().decode(errors="replace")
+
+
 async def slow(seconds: float, file: str) -> str:
     """Adds a line to a file, and answers much later."""
     append_line(file, "began")
@@ -157,6 +162,7 @@ TOOLS: list[tuple[Callable[..., Any], ToolAnnotations | None]] = [
     (add, READ_ONLY_HINT),
     (count, None),
     (put, IDEMPOTENT_HINT),
+    (read, READ_ONLY_HINT),
     (slow, None),
     (look, READ_ONLY_HINT),
     (fail, None),
