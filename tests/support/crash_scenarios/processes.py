@@ -12,17 +12,20 @@ WAITING_SQL = "SELECT 1 FROM inbox WHERE state = 'waiting' AND kind <> 'aside'"
 
 
 class ProcessExitReport(CrashScenario):
-    """A process writes a line to a file and ends; then people see one more message."""
+    """A process writes a line to a file in its workspace and ends; then people see one more message."""
 
     name = "process, told"
-    script = "background: echo ran >> TRACE\nsay: begun"
+    script = "background: echo ran >> trace\nsay: begun"
     report_count = 1
 
     def __init__(self, home: Path) -> None:
-        self.trace = home.with_name(f"{home.name}.trace")
-        self.writes = (self.script.replace("TRACE", str(self.trace)),)
+        self.writes = (self.script,)
         self.turns = 1 + self.report_count
         super().__init__(home)
+
+    @property
+    def trace(self) -> Path:
+        return self.commands.workspace / "trace"
 
     def has_seen(self) -> bool:
         return len(self.platform.replies()) >= 1 + self.report_count
@@ -47,7 +50,7 @@ class ProcessExitSeen(ProcessExitReport):
     """The agent has waited for the end of the process: it is not reported again."""
 
     name = "process, seen"
-    script = "background: echo ran >> TRACE\nprocess: wait\nsay: begun"
+    script = "background: echo ran >> trace\nprocess: wait\nsay: begun"
     report_count = 0
 
 
@@ -55,8 +58,8 @@ class ProcessOutputWatched(ProcessExitReport):
     """B93: a process with watched output: each match is reported once, its end is not."""
 
     name = "process, watched"
-    script = "watch: ERROR echo ran >> TRACE; until [ -e TRACE.go ]; do sleep 0.02; done; echo ERROR one; "
-    script += "until [ -e TRACE.end ]; do sleep 0.02; done\nsay: begun"
+    script = "watch: ERROR echo ran >> trace; until [ -e trace.go ]; do sleep 0.02; done; echo ERROR one; "
+    script += "until [ -e trace.end ]; do sleep 0.02; done\nsay: begun"
 
     def react(self) -> None:
         for seen, switch in enumerate(("go", "end"), 1):
