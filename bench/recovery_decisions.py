@@ -124,7 +124,7 @@ async def through_store(url: str, home: Path) -> Taken:
     cpu, begin = time.process_time(), time.perf_counter()
     store = Store(await open_database(url, home=home))
     run = (await store.runs.begin(load_instance(home), "0")).run
-    lost = await store.turns.lost()
+    lost = [each.turn for each in await store.turns.lost(run)]
     opened = time.perf_counter()
     taken = await asyncio.gather(*(_mark(store, turn, run) for turn in lost[1:]))
     marked = time.perf_counter()

@@ -145,7 +145,7 @@ async def test_b65_turn_begun_in_a_database_of_the_first_version_is_found_and_re
     make_first_version(place)
     gateway = await StoreGateway(place).open()
     assert await gateway.query("SELECT version_num FROM alembic_version") == [(migrate.HEAD,)]
-    (lost,) = await gateway.store.turns.lost()
+    (lost,) = await gateway.lost_turns()
     view = await gateway.view(lost)
     assert [call.request.tool for call in view.open_calls] == ["once"]
     assert view.causes[0].text == "hello"

@@ -142,7 +142,7 @@ async def test_b54_stop_is_final_and_leaves_no_mark_and_no_open_call(gateway: St
     assert (view.ended, view.open_calls) == (TurnCancelled(CancelReason.STOPPED), [])
     assert await gateway.store.sessions.recovery(turn.session) == RecoveryState()
     await gateway.reopen()
-    assert await gateway.store.turns.lost() == []
+    assert await gateway.lost_turns() == []
     claim = await gateway.claims()
     assert claim is not None
     assert claim.turn.id != turn.id

@@ -232,15 +232,15 @@ async def test_b168_run_of_an_older_version_is_found_by_the_name_that_it_had(
 @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop", "after a crash"])
 async def test_b40_running_turn_is_lost_when_its_run_is_over(gateway: StoreGateway, clean: bool) -> None:
     turn = await gateway.begins_turn("work")
-    assert await gateway.store.turns.lost() == []
+    assert await gateway.lost_turns() == []
     old = gateway.run
     await gateway.reopen(clean=clean)
-    assert await gateway.store.turns.lost() == [turn]
+    assert await gateway.lost_turns() == [turn]
     mine = await gateway.interrupts_turn(turn)
     assert mine == await gateway.turn_row(turn)
     assert mine.state is TurnState.INTERRUPTED
     assert mine.epoch > turn.epoch
-    assert await gateway.store.turns.lost() == []
+    assert await gateway.lost_turns() == []
     assert await gateway.store.turns.interrupted(gateway.run) == [mine]
     mark = (await gateway.view(turn)).records[-1].entry
     assert isinstance(mark, TurnInterrupted)
@@ -252,13 +252,13 @@ async def test_b40_finished_turn_is_never_lost(gateway: StoreGateway) -> None:
         turn = await gateway.begins_turn("work", chat_name=f"c{number}")
         await gateway.appends(turn, ending_entry)
     await gateway.reopen()
-    assert await gateway.store.turns.lost() == []
+    assert await gateway.lost_turns() == []
 
 
 async def test_b24_message_that_no_turn_has_begun_is_not_lost_but_claimable(gateway: StoreGateway) -> None:
     await gateway.receives("hello")
     await gateway.reopen()
-    assert await gateway.store.turns.lost() == []
+    assert await gateway.lost_turns() == []
     assert await gateway.store.turns.claimable_keys(gateway.run) == [key_of()]
     assert await gateway.claims() is not None
 
@@ -269,7 +269,7 @@ async def test_b40_queued_turn_is_marked_when_its_run_is_over(gateway: StoreGate
     await gateway.reopen()
     assert await gateway.claims() is None
     assert await gateway.store.turns.claimable_keys(gateway.run) == []
-    assert [lost.id for lost in await gateway.store.turns.lost()] == [turn.id]
+    assert [lost.id for lost in await gateway.lost_turns()] == [turn.id]
     mine = await gateway.interrupts_turn(turn)
     assert mine is not None
     assert await gateway.appends(mine, TurnRequeued())
@@ -295,7 +295,7 @@ async def test_turn_is_taken_over_without_a_second_mark_when_it_was_not_running(
     assert mine == await gateway.turn_row(turn)
     assert (mine.state, mine.epoch > turn.epoch) == (state, True)
     assert await gateway.store.journal.of_turn(turn.session, turn.id) == journal
-    assert await gateway.store.turns.lost() == []
+    assert await gateway.lost_turns() == []
 
 
 async def test_interrupted_turn_goes_on_in_the_next_run_when_the_gateway_died_before_requeueing(

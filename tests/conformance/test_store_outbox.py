@@ -312,7 +312,7 @@ async def test_sending_a_dead_runs_reply_does_not_hide_its_lost_turn(gateway: St
     await gateway.reopen()
     assert await gateway.outbox_heads() == []
     assert not await gateway.starts_delivery(row)
-    assert [turn.id for turn in await gateway.store.turns.lost()] == [lost.id]
+    assert [turn.id for turn in await gateway.lost_turns()] == [lost.id]
     assert await gateway.interrupts_turn(lost) is not None
     assert await gateway.delivers() == ["reply"]
 

@@ -223,7 +223,7 @@ async def test_b80_message_that_interrupts_ends_the_running_turn_and_runs_next(g
     again = await hears(gateway, "now", "interrupt")
     assert (again.fresh, again.ended) == (False, None)
     await gateway.reopen()
-    assert await gateway.store.turns.lost() == [], "for good: there is nothing to resume"
+    assert await gateway.lost_turns() == [], "for good: there is nothing to resume"
     assert await answered(gateway) == [["now"], ["waits"]]
 
 

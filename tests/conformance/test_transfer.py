@@ -292,7 +292,7 @@ async def test_imported_running_turn_is_found_lost_at_the_next_start(
     turn = await source.begins_turn("work")
     await imported(second_sqlite, await exported(source.store))
     there = await StoreGateway(second_sqlite).open()
-    assert [(lost.id, lost.state) for lost in await there.store.turns.lost()] == [(turn.id, TurnState.RUNNING)]
+    assert [(lost.id, lost.state) for lost in await there.lost_turns()] == [(turn.id, TurnState.RUNNING)]
     taken = await there.interrupts_turn(turn)
     assert taken is not None
     assert (taken.state, taken.epoch) == (TurnState.INTERRUPTED, turn.epoch + 1)
@@ -375,7 +375,7 @@ async def test_imported_mark_is_taken_over_and_cleared_like_any_other(second_sql
     record = bare(resume_pending=True, resume_reason="restart_timeout", last_resume_marked_at=7)
     await imported(second_sqlite, document(record))
     there = await StoreGateway(second_sqlite).open()
-    (lost,) = await there.store.turns.lost()
+    (lost,) = await there.lost_turns()
     taken = await there.interrupts_turn(lost)
     assert taken is not None
     await there.cancels_turn(taken, "cleared")
@@ -574,7 +574,7 @@ async def act(gateway: StoreGateway, name: str, what: str, text: str) -> None:
         await gateway.receives(text, chat_name=name)
     elif what == "crash":
         await gateway.reopen()
-        for lost in await gateway.store.turns.lost():
+        for lost in await gateway.lost_turns():
             await gateway.interrupts_turn(lost)
     elif what in ("deliver", "start"):
         for row in (await gateway.outbox_heads())[:1]:

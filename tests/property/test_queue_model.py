@@ -291,7 +291,7 @@ class QueueModel(RuleBasedStateMachine):
     def _crash(self) -> None:
         """Die, come back, and go on with what was cut off; what wants to steer it joins it."""
         self._run(self._gateway.reopen())
-        lost = {turn.key: turn for turn in self._run(self._gateway.store.turns.lost())}
+        lost = {turn.key: turn for turn in self._run(self._gateway.lost_turns())}
         running = {key_of(name): chat for name, chat in self.chats.items() if chat.turn is not None}
         assert lost.keys() == running.keys()
         for name, chat in self.chats.items():

@@ -327,7 +327,7 @@ class StoreModel(RuleBasedStateMachine):
 
     def recover(self) -> None:
         """What a gateway does first: every turn of a dead run is taken over, every send of one is unknown."""
-        lost = self._run(self._gateway.store.turns.lost())
+        lost = self._run(self._gateway.lost_turns())
         expected = [
             key for key, turn in self.turns.items() if turn.state in OPEN_STATES and turn.chat not in self.ours
         ]

@@ -36,6 +36,7 @@ from perdure.store.claims import Claim
 from perdure.store.database import Database, Row, Tx
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.outbox import OutboxDelivery, OutboxReply
+from perdure.store.run_services import RunCapabilities
 from perdure.store.runs import Instance
 from perdure.store.transitions import Turn
 
@@ -44,6 +45,7 @@ T = TypeVar("T")
 PLATFORM = "web"
 TABLES = (
     "runs",
+    "run_services",
     "sessions",
     "leases",
     "turns",
@@ -138,13 +140,17 @@ class StoreConnection:
         return next(self._ticks)
 
     async def open(
-        self, wrap: Callable[[Database], Database] = lambda database: database, launch: GatewayLaunch | None = None
+        self,
+        wrap: Callable[[Database], Database] = lambda database: database,
+        launch: GatewayLaunch | None = None,
+        capabilities: RunCapabilities | None = None,
     ) -> Self:
         """Open the database and begin a run, as the supervisor's launch if there is one."""
         home = self.place.home(self.instance)
         database = await open_database(self.place.url, home=home, clock=self.clock)
         self._store = Store(wrap(database))
-        self.run = (await self.store.runs.begin(Instance(self.instance), "0", launch)).run
+        started = await self.store.runs.begin(Instance(self.instance), "0", launch, capabilities)
+        self.run = started.run
         return self
 
     async def stop(self) -> None:
@@ -236,6 +242,10 @@ class StoreGateway(StoreConnection):
     async def interrupts_turn(self, turn: Turn, reason: str = "restart_interrupted") -> Turn | None:
         """Mark a lost turn as the recoverer does."""
         return await self.store.turns.take_over(turn.id, turn.key, reason, self.run, self.now())
+
+    async def lost_turns(self) -> list[Turn]:
+        """The turns of dead runs that this gateway may take over."""
+        return [each.turn for each in await self.store.turns.lost(self.run)]
 
     async def declares_dead(self, other: StoreConnection) -> bool:
         """Make a heartbeat that ends another gateway's run, whose count stands still."""

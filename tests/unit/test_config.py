@@ -76,6 +76,7 @@ DEFAULTS = {
     "attachments.max_per_chat": "2000",
     "drain.deadline": "20s",
     "drain.teardown": "20s",
+    "handover.wait": "1m",
     "recovery.policy": "auto",
     "recovery.freshness": "1h",
     "recovery.concurrency": "4",
@@ -401,7 +402,7 @@ TOOLS_BY_ROLE = "a table of `owner`, `member` and `guest`, or some of them, each
 TRUTH = "true or false"
 SECTIONS = (
     "store, web, agent, model, tools, session, turn, notify, goal, background, queue, inbox, attachments, drain, "
-    "recovery, delivery, retention, access, platforms.web, platforms.telegram"
+    "handover, recovery, delivery, retention, access, platforms.web, platforms.telegram"
 )
 UNKNOWN_PLATFORM = (
     "unknown platform. Install the package that brings it, or remove this; the platforms are: web, telegram."
@@ -422,6 +423,7 @@ EXAMPLES = {
     "session.daily": 'daily = "04:00"',
     "drain.deadline": 'deadline = "20s"',
     "drain.teardown": 'teardown = "20s"',
+    "handover.wait": 'wait = "60s"',
     "recovery.policy": 'policy = "auto"',
     "recovery.concurrency": "concurrency = 4",
     "recovery.max_tokens": "max_tokens = 200000",

@@ -285,6 +285,10 @@ class TurnUndone(Entry, frozen=True):
 
 ENTRY_TYPES: dict[str, type[Entry]] = {entry.kind: entry for entry in Entry.__subclasses__()}
 
+# The versions of all kinds are numbers of one row: a new kind, or a new version of one, takes the next number. So
+# this one number says which entries a gateway can read.
+NEWEST_ENTRY_VERSION = max(entry.version for entry in ENTRY_TYPES.values())
+
 # (kind, version) -> the function that turns a body of that version into one of the next.
 ENTRY_UPGRADES: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
 

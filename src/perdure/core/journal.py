@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.core.entries import (
     APPROVED,
@@ -51,6 +52,7 @@ __all__ = [
     "DENIED",
     "ENTRY_TYPES",
     "ENTRY_UPGRADES",
+    "HANDED_OVER_EVIDENCE",
     "TOO_LATE",
     "CallProgress",
     "Cause",
@@ -91,6 +93,9 @@ __all__ = [
 ]
 
 
+HANDED_OVER_EVIDENCE = "handed_over"  # in the evidence of a decision: the interruption was a planned hand-over
+
+
 class CallProgress(Struct):
     """A tool call and what became of it so far."""
 
@@ -105,6 +110,7 @@ class Interruption(Struct, frozen=True):
     seq: int
     progress: bool  # whether a step was finished since the interruption before
     position: int = 0
+    handed_over: bool = False  # a gateway that was stopped in order handed the turn to another one
 
 
 class TurnView(Struct):
@@ -128,7 +134,7 @@ class TurnView(Struct):
     ended: TurnFinished | TurnFailed | TurnCancelled | None = None
     undone: bool = False  # a person took it back
     returned_messages: set[str] = field(default_factory=set)  # messages that had joined it, and left it again
-    _claimed_by: str | None = None
+    claimed_by: str | None = None  # the run of the newest attempt
     _has_progress: bool = False
 
     @property
@@ -149,10 +155,13 @@ class TurnView(Struct):
 
     @property
     def without_progress(self) -> int:
-        """The number of interruptions in a row, up to the newest, without a finished step between them."""
+        """The number of interruptions in a row, up to the newest, without a finished step between them.
+
+        A planned hand-over is not counted: nobody's crash, and nothing that the turn did, has caused it.
+        """
         count = 0
         for interruption in reversed(self.interruptions):
-            count += 1
+            count += not interruption.handed_over
             if interruption.progress:  # a step was finished before it: the row begins here
                 break
         return count
@@ -171,7 +180,7 @@ class TurnView(Struct):
         self.records.append(record)
         if entry.is_content:
             self.content.append(record)
-            self.content_run = self._claimed_by
+            self.content_run = self.claimed_by
         match entry:
             case TurnBegan() | MessagesJoined():
                 self.causes += entry.causes
@@ -201,7 +210,7 @@ class TurnView(Struct):
                 if self.question is not None and self.question.approves:
                     self.verdicts[self.question.approves] = entry
             case TurnClaimed():
-                self.attempt, self._claimed_by = entry.attempt, entry.run
+                self.attempt, self.claimed_by = entry.attempt, entry.run
                 if self.content and not self.interruptions:  # the run that began the turn claimed it with that
                     self.content_run = self.content_run or entry.run
             case TurnInterrupted():
@@ -211,6 +220,8 @@ class TurnView(Struct):
                 self._has_progress, self.last_decision = False, None
             case RecoveryDecided():
                 self.last_decision = entry
+                if entry.evidence.get(HANDED_OVER_EVIDENCE) and self.interruptions:
+                    self.interruptions[-1] = replace(self.interruptions[-1], handed_over=True)
             case TurnFinished() | TurnFailed() | TurnCancelled():
                 self.ended = entry
             case TurnUndone():

@@ -80,6 +80,7 @@ class Adapter(ABC):
     """One account on one platform."""
 
     name: str
+    account: str = ""  # names the account; gateways that share a database have the same one
     capabilities: Capabilities = Capabilities()
 
     @abstractmethod

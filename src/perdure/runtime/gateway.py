@@ -13,7 +13,7 @@ from perdure.containment import refuse_task_exits
 from perdure.core import texts
 from perdure.core.exit_report import GatewayLaunch
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.errors import PerdureError, RunEnded, Unavailable
+from perdure.errors import ConfigurationError, PerdureError, RunEnded, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.agent_factory import AgentFactory
@@ -27,8 +27,10 @@ from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.wakeups import STORE_RETRY_SECONDS, Feed, Wakeups
 from perdure.runtime.wiring import Loops
 from perdure.store.api import Store, open_database
+from perdure.store.conditions import ANY_AGENT
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
+from perdure.store.run_services import RunCapabilities, RunService
 from perdure.store.runs import Instance, RunStart
 from perdure.tools.sandbox import SandboxInForce
 from perdure.version import __version__
@@ -180,9 +182,7 @@ class Gateway:
         self._store = Store(self._wrap(database))
         try:
             run = await self._serve_until_stopped(on_ready)
-            if run is not None and await self._failures.contain(
-                "run_end_not_saved", self._store.runs.end(run), run=run
-            ):
+            if run is not None and await self._failures.contain("run_end_not_saved", self._end_run(run), run=run):
                 log.info("run_ended", run=run)
         finally:
             self.phase = Phase.STOPPED
@@ -225,6 +225,7 @@ class Gateway:
         if not sole and not await wait_for_copies(store.runs, instance, self.settings.store.lease, self._stop):
             return None
         started, lease = await self._begin_run(instance)
+        await self._refuse_another_account(started.run)
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
@@ -241,12 +242,38 @@ class Gateway:
 
         async def begin() -> None:
             lease = Lease(None if self.store.database.exclusive else length_ms, boot_seconds())
-            started = await self.store.runs.begin(instance, __version__, self._launch, lease_ms=length_ms)
+            capabilities = self._capabilities()
+            started = await self.store.runs.begin(
+                instance, __version__, self._launch, capabilities, lease_ms=length_ms
+            )
             begun.append((started, lease))
 
         if not await self._failures.retry("run_delayed", begin):
             raise PerdureError("the start of this run could not be recorded; the log says why")
         return begun[-1]
+
+    async def _refuse_another_account(self, run: str) -> None:
+        """End the run if another gateway has a platform by another account: chats say only the platform."""
+        found: list[tuple[str, str, str] | None] = []
+
+        async def look() -> None:
+            found.append(await self.store.run_services.account_conflict(run))
+
+        await self._failures.retry("start_delayed", look)
+        for conflict in (each for each in found if each is not None):
+            await self.store.runs.end(run)
+            raise ConfigurationError(
+                texts.platforms.another_account(*conflict), hint=texts.platforms.ANOTHER_ACCOUNT_HINT
+            )
+
+    async def _end_run(self, run: str) -> None:
+        wait_ms = 0 if self.store.database.exclusive else int(self.settings.handover.wait * 1000)
+        await self.store.runs.end(run, wait_ms)
+
+    def _capabilities(self) -> RunCapabilities:
+        """What this gateway can serve: its agent on each of its platforms."""
+        agent = ANY_AGENT if self.store.database.exclusive else self.settings.agent.name
+        return RunCapabilities(tuple(RunService(each.name, agent, each.account) for each in self.adapters))
 
     async def _run_loops(
         self, started: RunStart, lease: Lease, group: asyncio.TaskGroup, on_ready: Callable[[], None]

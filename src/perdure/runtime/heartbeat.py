@@ -61,8 +61,8 @@ class Heartbeat:
         """Take over the turns of gateways that have died, and repeat takeovers and decisions that failed."""
         recoverer = self._recoverer
         if recoverer.takeover_incomplete:
-            await recoverer.mark_lost(InterruptionReason.LEASE_LOST)
-            recoverer.decisions_incomplete = True
+            taken = await recoverer.mark_lost(InterruptionReason.LEASE_LOST)
+            recoverer.decisions_incomplete |= bool(taken)
         if recoverer.decisions_incomplete:
             await recoverer.recover()
 

@@ -22,10 +22,12 @@ from perdure.core.recovery.decision import (
 )
 from perdure.core.recovery.tail import pending_request
 from perdure.core.roles import OPERATOR
-from perdure.errors import NewerEntry
+from perdure.core.turn import TurnState
+from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
+from perdure.runtime.lost_turns import LostTurns
 from perdure.runtime.recovery_apply import DecisionApplier, RecoveryContextReader
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
@@ -39,6 +41,7 @@ from perdure.store.transitions import RequestOutcome, Turn
 log = Log("recovery")
 
 
+RETRY_TAKEOVER_MS = 60_000  # until a take-over that failed is tried again
 PAUSE_AFTER_UNCLEAN_STARTS = 3  # unclean starts within a few minutes, with turns to resume
 
 
@@ -68,6 +71,8 @@ class Recoverer:
         self._clock = run.clocks.wall
         self._started = started
         self._repair = SessionRepair(run)
+        self._lost_turns = LostTurns(run)
+        self._stopped = False
         self._limits = limits
         self._slots = slots
         self._authorisation = access.authorisation
@@ -80,22 +85,46 @@ class Recoverer:
         self.decisions_incomplete = False  # a decision could not be written, and must be made again
 
     async def mark_lost(self, reason: InterruptionReason) -> int:
-        """Take over every turn of a dead run, and mark every send of a dead run as unknown."""
-        lost = await self._store.turns.lost()
+        """Take over our share of the turns of dead runs, and mark every send of a dead run as unknown."""
+        if self._stopped:
+            return 0
+        if not self._store.database.exclusive:
+            await self._store.turns.release_unreadable(self._run.id)
+        lost = [each.turn for each in await self._lost_turns.next_share()]
         taken = await asyncio.gather(*(self._try_take_over(turn, reason) for turn in lost))  # they share commits
         await self._store.outbox.mark_orphans_unknown(self._clock())
-        self.takeover_incomplete = not all(taken)
+        # Where gateways share a database, one of them may end at any time.
+        self.takeover_incomplete = not (self._store.database.exclusive and all(taken))
         return len(lost)
 
     async def _try_take_over(self, turn: Turn, reason: InterruptionReason) -> bool:
-        """Take over one turn. A failure keeps no other turn waiting; the next heartbeat tries again."""
-        return await self._failures.contain("not_taken_over", self._take_over(turn, reason), turn=turn.id)
+        """Take over one turn. A failure keeps no other turn waiting; it is tried again later."""
+        errors: list[BaseException] = []
+
+        def report(error: BaseException) -> None:
+            self._failures.report("not_taken_over", error, turn=turn.id)
+            errors.append(error)
+
+        taken = await contain(self._take_over(turn, reason), report)
+        for error in errors:
+            await self._failures.contain("not_put_aside", self._put_aside(turn, error), turn=turn.id)
+        return taken
 
     async def _take_over(self, turn: Turn, reason: InterruptionReason) -> None:
         run, now = self._run.id, self._clock()
         taken = await self._store.turns.take_over(turn.id, turn.key, reason, run, now, self._pending_request)
         if taken is not None:
             log.info("taken_over", turn=turn.id, key=turn.key, state=taken.state)
+            if taken.state is not TurnState.INTERRUPTED:
+                self._run.wakeups.wake_runner(turn.key)  # it is queued, or its question may be answered
+
+    async def _put_aside(self, turn: Turn, error: BaseException) -> None:
+        """Leave a turn that cannot be taken over alone for a while, so that it takes no other turn's place."""
+        if isinstance(error, NewerEntry):
+            await self._repair.leave_to_newer(turn.session)
+        elif not isinstance(error, Unavailable):
+            problem = f"{type(error).__name__}: {error}"
+            await self._store.turns.put_aside(turn, self._clock() + RETRY_TAKEOVER_MS, problem)
 
     def _pending_request(self, tx: Tx, turn: Turn, view: TurnView) -> RequestOutcome | None:
         """Carry out what a person asked for before the interruption, whatever the policy, or ask again."""
@@ -154,7 +183,8 @@ class Recoverer:
                 self._deciding[turn.id] = self._run.tasks.create_task(self._recover(turn))
 
     def stop(self) -> None:
-        """Recover no more turns: the next start finds those that wait for a slot interrupted."""
+        """Recover no more turns: whoever takes them over finds those that wait for a slot interrupted."""
+        self._stopped = True
         for task in self._deciding.values():
             task.cancel()
 

@@ -34,6 +34,7 @@ from perdure.core.recovery.decision import (
 )
 from perdure.core.roles import OPERATOR
 from perdure.core.session import CancelReason, SessionState
+from perdure.core.states import RunEnding
 from perdure.logs import Log
 from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
@@ -72,6 +73,18 @@ class RecoveryContextReader:
             authorised=await self.is_authorised(turn, view),
             connected=address.platform in self._run.connections.connected,
             attached_alive=self._has_running_command(view),
+            handed_over=await self._was_handed_over(view),
+        )
+
+    async def _was_handed_over(self, view: TurnView) -> bool:
+        """Whether another gateway had the turn before, and was stopped in order."""
+        runs = self._store.runs
+        last, ours = await runs.get(view.claimed_by or ""), await runs.get(self._run.id)
+        return (
+            last is not None
+            and ours is not None
+            and last.ending == RunEnding.CLEAN
+            and last.instance != ours.instance
         )
 
     async def is_authorised(self, turn: Turn, view: TurnView) -> bool:

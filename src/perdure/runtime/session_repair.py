@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from perdure.core import texts
+from perdure.core.entries import NEWEST_ENTRY_VERSION
 from perdure.core.journal import TurnClaimed, TurnFailed, fold
 from perdure.core.turn import TurnState
 from perdure.errors import NewerEntry
@@ -45,14 +46,24 @@ class SessionRepair:
         self._run.wakeups.wake_delivery(key)
         return turn.id
 
+    async def leave_to_newer(self, session: str) -> bool:
+        """Leave a session whose entries this version cannot read to a gateway that can. False: none lives."""
+        await self._store.turns.require_version(session, NEWEST_ENTRY_VERSION + 1)
+        left = await self._store.turns.release_unreadable(self._run.id)
+        if left:
+            log.info("left_to_newer", sessions=left)
+        return bool(left)
+
     async def notify_if_unreadable(self, key: str) -> None:
-        """Tell a chat, once per session, if a newer version has written entries that this one cannot read."""
+        """Leave a session that this version cannot read to newer gateways; without one, tell its chat, once."""
         session = await self._store.sessions.current(key)
         if session is None:
             return
         try:
             await self._store.journal.read_after(session.id, 0, MAX_SEQ)
         except NewerEntry:
+            if await self.leave_to_newer(session.id):
+                return
             notice = OutboxReply(address_of(key), f"unreadable.{session.id}", (texts.turns.NEWER_ENTRY,))
             await self._store.outbox.enqueue(key, notice, self._clock())
             self._run.wakeups.wake_delivery(key)

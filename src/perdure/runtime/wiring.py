@@ -40,6 +40,7 @@ from perdure.tools.attachments import AttachmentFiles
 log = Log("wiring")
 
 SERIAL_AFTER_UNCLEAN_STARTS = 2  # unclean starts in a row: then a crash counts only for the turn that ran alone
+RELEASE_SECONDS = 2.0  # for recording that this run drains; without it, its chats are free when it has ended
 INTAKE_FLUSH_SECONDS = 2.0  # for storing events that were handed over when everything else had ended
 
 
@@ -96,7 +97,7 @@ class Loops:
         )
         self.heartbeat = Heartbeat(run, self.recoverer, settings.store.lease)
         self.commands = CommandLoop(run, self.runner, control, self.access, _command_limits(settings))
-        self._message_expiry = MessageExpiry(run, settings.queue_rules)
+        self._message_expiry = MessageExpiry(run, settings.queue_rules, int(settings.delivery.max_age * 1000))
         self._router = MessageRouter(run.wakeups, self.runner, self.slots, self.notices, control)
         self._intake = Intake(run, settings, self.access, self._router)
         self._platform_start = PlatformStart(
@@ -143,12 +144,19 @@ class Loops:
         """End the running turns in order, then every loop."""
         deadline = self._settings.drain.deadline
         self.recoverer.stop()
+        await self._failures.contain("drain_not_recorded", self._release_idle())
         draining = drain(self.runner, self.delivery, self.notices, reason, deadline, hurry)
         await self._failures.contain("drain_failed", draining)
         self._tasks.cancel_all()
         self.process_watcher.stop()
         self.fetcher.stop()
         await self._intake.wait_until_idle(INTAKE_FLUSH_SECONDS)
+
+    async def _release_idle(self) -> None:
+        """Let other gateways have the chats in which no turn is open, now and as more turns end."""
+        await self.runner.stop_claiming()
+        async with asyncio.timeout(RELEASE_SECONDS):
+            await self._run.store.runs.start_draining(self._run.id)
 
     async def _stop_attempt(self, turn: str) -> None:
         """Stop the attempt at a turn that somebody else has ended, and wait until the attempt has ended."""

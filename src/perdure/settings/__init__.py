@@ -24,7 +24,7 @@ from perdure.settings.platforms import (
     PluginPlatformSettings,
     TelegramSettings,
 )
-from perdure.settings.recovery import DrainSettings, RecoverySettings
+from perdure.settings.recovery import DrainSettings, HandoverSettings, RecoverySettings
 from perdure.settings.turns import (
     AttachmentSettings,
     BackgroundSettings,
@@ -81,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     inbox: InboxSettings = InboxSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     drain: DrainSettings = DrainSettings()
+    handover: HandoverSettings = HandoverSettings()
     recovery: RecoverySettings = RecoverySettings()
     delivery: DeliverySettings = DeliverySettings()
     retention: RetentionSettings = RetentionSettings()

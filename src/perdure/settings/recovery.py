@@ -29,6 +29,18 @@ class DrainSettings(msgspec.Struct, frozen=True):
         return self.deadline + self.teardown
 
 
+class HandoverSettings(msgspec.Struct, frozen=True):
+    """How chats go from one gateway to another, where several share a PostgreSQL database."""
+
+    wait: Annotated[
+        Duration,
+        Meta(
+            description="How long a chat with files or commands on the machine of a gateway that was stopped "
+            "waits for it to come back, before another gateway goes on with the chat."
+        ),
+    ] = 60.0
+
+
 class RecoverySettings(msgspec.Struct, frozen=True):
     """What becomes of interrupted turns."""
 

@@ -23,6 +23,7 @@ from perdure.store.people import People
 from perdure.store.previews import Previews
 from perdure.store.processes import Processes
 from perdure.store.queue import Queue
+from perdure.store.run_services import RunServices
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
 from perdure.store.snapshots import Snapshots
@@ -50,6 +51,7 @@ class Store:
         self.goals = Goals(database)
         self.background_sessions = BackgroundSessions(database)
         self.runs = Runs(database)
+        self.run_services = RunServices(database)
         self.snapshots = Snapshots(database)
         self.timelines = Timelines(database)
         self.decisions = Decisions(database)

@@ -13,7 +13,7 @@ from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.core.states import InboxState
 from perdure.store import outbox
-from perdure.store.conditions import MESSAGE_WAITS, lease_is_free_or_ours
+from perdure.store.conditions import MESSAGE_WAITS, has_service, lease_is_free_or_ours
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 
@@ -47,7 +47,7 @@ class ChatCommands:
         self._database = database
 
     async def waiting(self, run: str) -> list[ChatCommand]:
-        """Return the waiting commands of keys whose lease is ours or free, in the order of their arrival."""
+        """Return the waiting commands of chats that are ours or free, and that we can serve, in their order."""
         return await self._database.read(
             lambda tx: [_as_command(row) for row in tx.all(_WAITING_COMMANDS, run=run)]
         )
@@ -78,7 +78,7 @@ _WAITING_COMMANDS = (
     "SELECT i.id, i.key, i.session, i.bound, i.body, i.received_at, i.position "
     "FROM inbox i JOIN leases l ON l.key = i.key "
     f"WHERE i.{MESSAGE_WAITS} AND i.kind = 'command' "
-    f"AND {lease_is_free_or_ours('l')} ORDER BY i.key, i.state, "
+    f"AND {lease_is_free_or_ours('l')} AND {has_service('l')} ORDER BY i.key, i.state, "
     "i.kind, i.position"
 )
 

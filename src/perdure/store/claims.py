@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from perdure.core.entries import Cause
 from perdure.core.journal import (
     JournalRecord,
     MessagesJoined,
@@ -13,8 +14,10 @@ from perdure.core.journal import (
     TurnClaimed,
     TurnRequeued,
 )
+from perdure.core.messages import Sender
 from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
+from perdure.core.roles import OPERATOR
 from perdure.core.session import CancelReason
 from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
 from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
@@ -70,9 +73,11 @@ def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join: 
 
     A message of somebody with fewer rights than the turn answers nothing, and waits for a turn of its own.
     """
+    if leases.holder(tx, turn.key) != run:  # before its journal is read: a newer version may have written there
+        return turn
     asked = answers.waiting_question(tx, turn)
     row = _first_that_may_join(tx, turn, asked.position, may_join) if asked else None
-    if asked is None or row is None or leases.holder(tx, turn.key) != run:
+    if asked is None or row is None:
         return turn
     if rules.await_files and attachments.any_pending(tx, [row]):
         return turn
@@ -96,8 +101,10 @@ def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join
     Nothing happens before a decision was made, while only messages from before the interruption wait, or such of
     people with fewer rights than the turn, or while the message still waits for its files.
     """
+    if leases.holder(tx, turn.key) != run:
+        return turn
     view = read_view(tx, turn)
-    if view.last_decision is None or view.last_interruption is None or leases.holder(tx, turn.key) != run:
+    if view.last_decision is None or view.last_interruption is None:
         return turn
     if view.last_decision.evidence.get(ALONE_EVIDENCE):
         return turn  # recoveries run one at a time: the message moves this one to the head of the queue
@@ -128,14 +135,15 @@ def _claim_queued(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join: May
         "WHERE id = :turn AND state = :was",
         state=advance(turn.state, TurnMove.CLAIMED).value,
         was=turn.state.value,
-        epoch=lease[0],
+        epoch=lease.epoch,
         attempt=attempt,
         now=tx.time,
         turn=turn.id,
     )
     if not changed:
         return None
-    entries = [TurnClaimed(run, lease[0], attempt), *_join_messages(tx, turn, rules, may_join)]
+    moved = [MessagesJoined((_as_moved(tx, turn, lease.epoch, _first_sender(tx, turn)),))] if lease.moved else []
+    entries = [TurnClaimed(run, lease.epoch, attempt), *moved, *_join_messages(tx, turn, rules, may_join)]
     journal.append(tx, turn.session, turn.id, entries)
     claimed = get(tx, turn.id)
     assert claimed is not None, f"turn {turn.id} vanished"
@@ -165,7 +173,7 @@ def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin
     causes = [inbox.as_cause(tx, row) for row in rows] or goals.next_causes(tx, key)
     if not causes:
         return None
-    epoch, generation = lease[0], lease[1] + 1
+    epoch, generation = lease.epoch, lease.generation + 1
     session, turn = inbox.session_for_message(tx, key), tx.ids.new("t")
     last = tx.one("SELECT coalesce(max(seq), 0) FROM journal WHERE session = :session", session=session)
     state = advance(INITIAL_STATE, TurnMove.CLAIMED)
@@ -180,7 +188,8 @@ def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin
     asides = tx.all(_ASIDES, key=key, session=session)
     beginner = beginner_of(tx, row) if causes[0].wish else Beginner(causes[0].sender, key)
     asides = rows_that_may_join(tx, asides, key, beginner, may_join)
-    causes = [*(inbox.as_cause(tx, row) for row in asides), *causes]
+    moved = [_as_moved(tx, row, epoch, causes[0].sender)] if lease.moved else []
+    causes = [*moved, *(inbox.as_cause(tx, row) for row in asides), *causes]
     for each in causes:
         inbox.assign_to_turn(tx, each.inbox, turn)
     for cause in rows:
@@ -191,6 +200,19 @@ def _begin_turn(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin
         tx.run(sql, generation=generation, cause=cause[0])
     entries = [TurnBegan(tuple(causes)), TurnClaimed(run, epoch, 1)]
     return _as_claim(tx, row, journal.append(tx, session, turn, entries))
+
+
+def _first_sender(tx: Tx, turn: Turn) -> Sender:
+    found = beginner_of(tx, turn)
+    return found.person if found else OPERATOR
+
+
+def _as_moved(tx: Tx, turn: Turn, epoch: int, person: Sender) -> Cause:
+    """Tell the model, once, that files and commands of the chat stayed on another machine."""
+    leases.unbind(tx, turn.key, epoch)
+    cause = reports.insert_moved(tx, turn.key, turn.session, person, f"moved:{turn.id}:{epoch}")
+    inbox.assign_to_turn(tx, cause.inbox, turn.id)
+    return cause
 
 
 def _as_claim(tx: Tx, turn: Turn, records: list[JournalRecord]) -> Claim:

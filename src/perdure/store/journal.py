@@ -87,7 +87,7 @@ def _read_before(tx: Tx, session: str, seq: int, through: int) -> list[tuple[str
 
 def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry]) -> list[JournalRecord]:
     """Append entries to the session's journal; the returned records have their texts as they are stored."""
-    records = []
+    records, newest = [], 1
     for given in entries:
         body, entry = encode_storable(given)
         row = tx.one(
@@ -101,7 +101,20 @@ def append(tx: Tx, session: str, turn: str, entries: Iterable[Entry]) -> list[Jo
         )
         assert row is not None, "INSERT … RETURNING gave no row"
         records.append(JournalRecord(row[0], tx.time, entry))
+        newest = max(newest, entry.version)
+    if newest > 1:
+        require_version(tx, session, newest)
     return records
+
+
+def require_version(tx: Tx, session: str, version: int) -> None:
+    """Leave a session to gateways that can read entries of that version."""
+    tx.run(
+        "UPDATE sessions SET entry_version = :version "
+        "WHERE id = :session AND (entry_version IS NULL OR entry_version < :version)",
+        session=session,
+        version=version,
+    )
 
 
 def read_turn(tx: Tx, session: str, turn: str, first_seq: int = 0) -> list[JournalRecord]:

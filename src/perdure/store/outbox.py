@@ -18,7 +18,7 @@ from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState, delivery_
 from perdure.core.messages import Button, Outbound, SentFile
 from perdure.core.storable_text import to_json
 from perdure.store import leases, sessions
-from perdure.store.conditions import DEAD_RUNS, DELIVERY_IS_OPEN
+from perdure.store.conditions import DEAD_RUNS, DELIVERY_IS_OPEN, has_service
 from perdure.store.database import Database, Row, Transaction, Tx
 
 T = TypeVar("T")
@@ -117,11 +117,15 @@ class Outbox:
         self._database = database
 
     async def lane_heads(self, run: str, platforms: Sequence[str]) -> list[OutboxDelivery]:
-        """The first open row of every lane of these platforms whose session is ours or free."""
+        """The first open row of every lane of these platforms whose session is ours or free.
+
+        A row that another living run is sending is left to that run, though the session may be ours by now.
+        """
         sql = (
             f"SELECT {_COLUMNS} FROM outbox WHERE id IN (SELECT min(o.id) FROM outbox o "
             f"JOIN leases ON leases.key = o.key WHERE o.{DELIVERY_IS_OPEN} AND {leases.OURS_OR_IDLE} "
-            "GROUP BY o.lane) ORDER BY id"
+            f"AND {has_service('leases')} GROUP BY o.lane) "
+            f"AND (run IS NULL OR run = :run OR run IN ({DEAD_RUNS})) ORDER BY id"
         )
         rows = await self._database.read(lambda tx: tx.all(sql, run=run))
         return [row for row in map(_as_delivery, rows) if row.address.platform in platforms]
@@ -183,6 +187,18 @@ class Outbox:
         """Give up an open row: it stays on record as expired, and the notice says so in the chat."""
         changes = f"state = '{DeliveryState.EXPIRED}', run = NULL"
         return await self._update(row, changes, now, DELIVERY_IS_OPEN, notice=notice, problem=problem)
+
+    async def expire_unserved(self, before: int, now: int) -> int:
+        """Give up the rows from before a time that no living run can send; return how many there were."""
+        sql = (
+            f"UPDATE outbox SET state = '{DeliveryState.EXPIRED}', run = NULL, updated_at = :now, "
+            "problem = :problem WHERE "
+            f"{DELIVERY_IS_OPEN} AND state <> '{DeliveryState.SENDING}' AND created_at < :before AND NOT EXISTS "
+            "(SELECT 1 FROM leases l, runs r WHERE l.key = outbox.key AND r.ended_at IS NULL "
+            f"AND {has_service('l', 'r.id')})"
+        )
+        values = {"before": before, "now": now, "problem": texts.platforms.NOT_SERVED}
+        return await self._database.write(lambda tx: tx.run(sql, **values), at=now)
 
     async def mark_orphans_unknown(self, now: int) -> int:
         """Make the rows unknown that a dead run was sending; return how many there were."""

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
+from perdure.core.entries import Cause
 from perdure.core.messages import Inbound, Sender
 from perdure.core.session import SessionState
 from perdure.core.states import InboxState
@@ -35,6 +36,14 @@ def insert(tx: Tx, about: ReportSubject, event: str, text: str, kind: InboxKind)
     """Insert a report that waits for a turn, once. Its `raw` column names its subject."""
     note = Inbound(split_session_key(about.key)[1], "", Sender(about.person), text)
     inbox.insert(tx, note, about.id, about.key, about.session, kind, event=event)
+
+
+def insert_moved(tx: Tx, key: str, session: str, person: Sender, event: str) -> Cause:
+    """Insert the report that files and commands of a chat stayed on another machine; return it as a cause."""
+    note = Inbound(split_session_key(key)[1], "", person, texts.recovery_note.STAYED_BEHIND)
+    row = inbox.insert(tx, note, "", key, session, "aside", event=event)
+    assert row is not None, f"{event} was told before"
+    return Cause(row, note.text, note.sender, note.message, note=True)
 
 
 def withdraw(tx: Tx, key: str, about: str) -> None:

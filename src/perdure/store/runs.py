@@ -16,8 +16,9 @@ from perdure.core.address import split_session_key
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
 from perdure.core.states import RunEnding
-from perdure.store import outbox
+from perdure.store import outbox, run_services
 from perdure.store.database import HEARTBEAT, Database, Transaction, Tx
+from perdure.store.run_services import RunCapabilities
 
 LEASE_MS = 30_000  # a run whose heartbeats stand still for this long is dead
 RECENT_MS = 300_000
@@ -81,11 +82,18 @@ class Runs:
         self._database = database
 
     async def begin(
-        self, instance: Instance, version: str, launch: GatewayLaunch | None = None, *, lease_ms: int = LEASE_MS
+        self,
+        instance: Instance,
+        version: str,
+        launch: GatewayLaunch | None = None,
+        capabilities: RunCapabilities | None = None,
+        *,
+        lease_ms: int = LEASE_MS,
     ) -> RunStart:
         """Begin a run, end the runs that our locks prove dead, and answer whoever asked for the restart.
 
-        `launch` is the supervisor's record of this start and of the deaths before it.
+        `launch` is the supervisor's record of this start and of the deaths before it. A run without `capabilities`
+        can serve every chat.
 
         After return: the run is on record, and the sessions of dead runs may be taken over.
         If we die inside: at most a run that the next start ends as lost.
@@ -93,9 +101,14 @@ class Runs:
         sole, run = self._database.exclusive, self._database.ids.new("run")
         launched = launch or GatewayLaunch("")
         begun = RunBeats(run, 0, lease_ms)
-        return await self._database.write(
-            lambda tx: _begin(tx, begun, instance, version, launched, exclusive=sole)
-        )
+
+        def transaction(tx: Tx) -> RunStart:
+            started = _begin(tx, begun, instance, version, launched, exclusive=sole)
+            if capabilities is not None:
+                run_services.record(tx, run, capabilities)
+            return started
+
+        return await self._database.write(transaction)
 
     async def copies(self, instance: Instance) -> list[CopiedRun]:
         """Return the runs with our id that nobody has ended, and that our lock does not prove dead."""
@@ -124,13 +137,23 @@ class Runs:
         """
         return await self._database.write(lambda tx: _beat(tx, run, silent), key=HEARTBEAT)
 
-    async def end(self, run: str) -> None:
-        """Record a clean stop. After return: the run's leases are free."""
+    async def start_draining(self, run: str) -> None:
+        """Record that a run stops. After return: others may have its idle chats, and it takes no further one."""
+        sql = "UPDATE runs SET draining = 1 WHERE id = :run AND ended_at IS NULL"
+        await self._database.write(lambda tx: tx.run(sql, run=run))
+
+    async def end(self, run: str, wait_ms: int = 0) -> None:
+        """Record a clean stop. After return: the run's leases are free.
+
+        For `wait_ms`, chats with files or commands on its machine wait for the same gateway to come back.
+        """
         await self._database.write(
             lambda tx: tx.run(
-                f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.CLEAN}', heartbeat_at = :now "
+                f"UPDATE runs SET ended_at = :now, ending = '{RunEnding.CLEAN}', heartbeat_at = :now, "
+                "back_by = :back_by "
                 "WHERE id = :run AND ended_at IS NULL",
                 now=tx.lease_clock(),
+                back_by=tx.time + wait_ms if wait_ms else None,
                 run=run,
             )
         )

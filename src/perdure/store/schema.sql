@@ -3,7 +3,8 @@
 -- Times are UTC milliseconds. Ids are made by us and sort by time. Bodies are JSON.
 
 -- One start of one gateway, which is known by the id in its home (instance). A run with an ending is dead, for
--- everybody and for good.
+-- everybody and for good. A run of an older version does not say which entries it can read, and counts as one that can
+-- serve every chat.
 CREATE TABLE runs (
   id           TEXT PRIMARY KEY,
   instance     TEXT NOT NULL,
@@ -21,30 +22,47 @@ CREATE TABLE runs (
   former       TEXT, -- what the instance was called before it had an id
   lock_id      TEXT, -- identifies the lock of its home: whoever holds the same lock knows that the run is dead
   home         TEXT, -- its machine and path, for people to read
+  entry_version BIGINT, -- the newest version of journal entries that it can read
+  draining     BIGINT NOT NULL DEFAULT 0, -- 1 once it stops: others may have its idle chats
+  back_by      BIGINT, -- until when what is on its machine waits for the same gateway to come back
   CHECK ((ended_at IS NULL) = (ending IS NULL))
 );
 CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;
 CREATE INDEX runs_asked ON runs (id) WHERE restart_for IS NOT NULL;
 CREATE INDEX runs_launched ON runs (launch) WHERE launch IS NOT NULL;
 
--- A conversation. Its key is for ever; a new id begins when it is reset.
+-- What a run can serve: an agent on a platform, both as they are written in session keys, and its account there.
+CREATE TABLE run_services (
+  run      TEXT NOT NULL REFERENCES runs (id),
+  platform TEXT NOT NULL,
+  agent    TEXT NOT NULL,
+  account  TEXT NOT NULL,
+  PRIMARY KEY (run, platform, agent)
+);
+
+-- A conversation. Its key is for ever; a new id begins when it is reset. Who cannot read entries of its version leaves
+-- it alone; none: the first version.
 CREATE TABLE sessions (
   id                TEXT PRIMARY KEY,
   key               TEXT NOT NULL,
   state             TEXT NOT NULL CHECK (state IN ('open', 'suspended', 'closed')),
   auto_reset_reason TEXT,
   created_at        BIGINT NOT NULL,
-  updated_at        BIGINT NOT NULL
+  updated_at        BIGINT NOT NULL,
+  entry_version     BIGINT
 );
 CREATE UNIQUE INDEX sessions_current ON sessions (key) WHERE state <> 'closed';
 CREATE INDEX sessions_recent ON sessions (updated_at, id) WHERE state <> 'closed';
 CREATE INDEX sessions_suspended ON sessions (id) WHERE state = 'suspended';
 CREATE INDEX sessions_of_key ON sessions (key, id);
+CREATE INDEX sessions_newer ON sessions (key) WHERE entry_version IS NOT NULL;
 
 -- What belongs to a key: who may run it (run, epoch), its newest turn (generation), and the last place
 -- given out in the order of what is seen in its chat (position). What a message does there that finds it busy
 -- (mode; none: as configured), since when its queue is full, if the chat was told so (full_since), and how many
--- messages were too old to be answered, of which the chat was not told yet (untold).
+-- messages were too old to be answered, of which the chat was not told yet (untold). A take-over that failed is not
+-- tried again before a time (retry_at), for a reason (problem). Files and commands of the chat are on the machine of one
+-- installation (instance).
 CREATE TABLE leases (
   key        TEXT PRIMARY KEY,
   run        TEXT REFERENCES runs (id),
@@ -53,7 +71,10 @@ CREATE TABLE leases (
   position   BIGINT NOT NULL,
   mode       TEXT CHECK (mode IN ('queue', 'steer', 'interrupt', 'collect')),
   full_since BIGINT,
-  untold     BIGINT NOT NULL DEFAULT 0
+  untold     BIGINT NOT NULL DEFAULT 0,
+  retry_at   BIGINT,
+  problem    TEXT,
+  instance   TEXT
 );
 CREATE INDEX leases_untold ON leases (key) WHERE untold > 0;
 

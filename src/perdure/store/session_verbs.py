@@ -134,16 +134,22 @@ def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Tr
 
 
 def drop(key: str, *, bound: str | None = None) -> Transaction[DropResult]:
-    """Cancel the key's interrupted turn, if it is the bound one."""
+    """Cancel the key's interrupted turn, if it is the bound one; so counts a turn whose run is dead.
+
+    Such a turn is marked only when a gateway takes it over that can serve it, and there may never be one.
+    """
 
     def transaction(tx: Tx) -> DropResult:
         turn = transitions.current_turn(tx, key)
-        if turn is None or turn.state is not TurnState.INTERRUPTED or (bound is not None and turn.id != bound):
+        if turn is None or not _is_interrupted(tx, turn) or (bound is not None and turn.id != bound):
             return DropResult(None, over=transitions.is_over(tx, bound, key))
-        transitions.cancel(tx, turn, CancelReason.DROPPED)
-        return DropResult(turn.id)
+        return DropResult(turn.id if transitions.cancel(tx, turn, CancelReason.DROPPED) else None)
 
     return transaction
+
+
+def _is_interrupted(tx: Tx, turn: Turn) -> bool:
+    return turn.state is TurnState.INTERRUPTED or leases.is_abandoned(tx, turn.key)
 
 
 def suspend(key: str) -> Transaction[SuspendResult]:

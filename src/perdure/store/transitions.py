@@ -222,16 +222,27 @@ class RequestOutcome(Struct, frozen=True):
 RequestCheck = Callable[[Tx, Turn, TurnView], RequestOutcome | None]
 
 
-def take_over(tx: Tx, turn: str, key: str, reason: str, run: str, check_request: RequestCheck) -> Turn | None:
+LeaseTaker = Callable[[Tx, str, str], leases.TakenLease | None]
+
+
+def take_over(
+    tx: Tx,
+    turn: str,
+    key: str,
+    reason: str,
+    run: str,
+    check_request: RequestCheck,
+    take: LeaseTaker = leases.take,
+) -> Turn | None:
     before, row = leases.holder(tx, key), get(tx, turn)
     if before == run or row is None or row.state in FINAL_STATES:
         return None
-    lease = leases.take(tx, key, run)
+    lease = take(tx, key, run)
     # The epoch first: from here on the old owner, which may still be alive, cannot move the turn.
     fenced = lease and tx.one(
         f"UPDATE turns SET epoch = :epoch, updated_at = :now WHERE id = :turn AND {TURN_IS_OPEN} "
         f"RETURNING {TURN_COLUMNS}",
-        epoch=lease[0],
+        epoch=lease.epoch,
         now=tx.time,
         turn=turn,
     )

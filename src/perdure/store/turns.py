@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
+from perdure.core.handover import is_local_call
 from perdure.core.journal import Entry, JournalRecord, ToolEnded
 from perdure.core.queue import QueueRules
 from perdure.core.turn import TurnState
-from perdure.store import attachments, goals, outbox, processes
+from perdure.store import attachments, goals, journal, leases, outbox, processes
 from perdure.store.claims import Claim, claim
-from perdure.store.conditions import DEAD_RUNS, MESSAGE_WAITS, TURN_IS_OPEN, lease_is_free_or_ours, state_in
+from perdure.store.conditions import (
+    DEAD_RUNS,
+    MESSAGE_WAITS,
+    TURN_IS_OPEN,
+    can_serve,
+    lease_is_free_or_ours,
+    may_move,
+    state_in,
+)
 from perdure.store.database import Database, Tx
 from perdure.store.inbox import UNLIMITED_RULES
 from perdure.store.outbox import OutboxReply
@@ -25,6 +36,15 @@ from perdure.store.transitions import (
     transition,
 )
 from perdure.store.turn_rights import MayJoin, everybody_may_join
+
+MAX_LOST = 1 << 31  # more than there are
+
+
+class LostTurn(Struct, frozen=True):
+    """An open turn whose run is dead, and where that run was."""
+
+    turn: Turn
+    instance: str | None  # the installation of that run
 
 
 class Turns:
@@ -50,8 +70,8 @@ class Turns:
         return await self._database.write(lambda tx: claim(tx, key, run, rules, may_join), key=key, at=now)
 
     async def claimable_keys(self, run: str) -> list[str]:
-        """Return the keys whose next turn this run may claim."""
-        return await self._database.read(lambda tx: [row[0] for row in tx.all(_CLAIMABLE, run=run)])
+        """Return the keys whose next turn this run may claim, and can serve."""
+        return await self._database.read(lambda tx: [row[0] for row in tx.all(_CLAIMABLE, run=run, now=tx.time)])
 
     async def append(
         self,
@@ -69,9 +89,15 @@ class Turns:
         After return: everything is durable; None means that the turn has moved on and nothing was written.
         If we die inside: all of it may be there, or none.
         """
-        return await self._database.write(
-            lambda tx: _append(tx, turn, entries, replies, late=late), key=turn.key, at=now
-        )
+        movable = not self._database.exclusive
+
+        def transaction(tx: Tx) -> list[JournalRecord] | None:
+            written = _append(tx, turn, entries, replies, late=late)
+            if written is not None and movable and any(is_local_call(entry) for entry in entries):
+                leases.bind(tx, turn.key, turn.epoch)
+            return written
+
+        return await self._database.write(transaction, key=turn.key, at=now)
 
     async def take_over(
         self,
@@ -89,13 +115,40 @@ class Turns:
         After return: the turn is ours under a new epoch; None means that there was no need.
         If we die inside: it is taken over, or the next start does so.
         """
+        take = leases.take_any if self._database.exclusive else leases.take
         return await self._database.write(
-            lambda tx: take_over(tx, turn, key, reason, run, check_request), key=key, at=now
+            lambda tx: take_over(tx, turn, key, reason, run, check_request, take), key=key, at=now
         )
 
-    async def lost(self) -> list[Turn]:
-        """Return the open turns whose run is dead."""
-        return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(_LOST)])
+    async def put_aside(self, turn: Turn, retry_at: int, problem: str) -> bool:
+        """Record why a turn could not be taken over, and when it is tried again. False: somebody else took it."""
+        return await self._database.write(
+            lambda tx: leases.put_aside(tx, turn.key, turn.epoch, retry_at, problem), key=turn.key
+        )
+
+    async def require_version(self, session: str, version: int) -> None:
+        """Record that only gateways that can read entries of that version may serve a session."""
+        await self._database.write(lambda tx: journal.require_version(tx, session, version))
+
+    async def release_unreadable(self, run: str) -> int:
+        """Let go of sessions that this run cannot read, and another can; return how many there were.
+
+        What nobody can read stays with its holder, which tells the chat.
+        """
+        return await self._database.write(lambda tx: leases.release_unreadable(tx, run))
+
+    async def lost(self, run: str, limit: int = MAX_LOST) -> list[LostTurn]:
+        """Return open turns of dead runs that this run can serve, the oldest first; none that was put aside.
+
+        The only gateway of a database gets all of them: what it cannot serve, nobody can, as its decision says.
+        """
+
+        def transaction(tx: Tx) -> list[LostTurn]:
+            rows = tx.all(sql, run=run, now=tx.time, limit=limit)
+            return [LostTurn(as_turn(row[:-1]), row[-1]) for row in rows]
+
+        sql = _LOST if self._database.exclusive else _LOST_SERVABLE
+        return await self._database.read(transaction)
 
     async def interrupted(self, run: str) -> list[Turn]:
         """Return the interrupted turns of this run: they wait for a decision, or were held back by one."""
@@ -129,7 +182,7 @@ class Turns:
         )
 
 
-_LEASE_IS_FREE = lease_is_free_or_ours("l")
+_LEASE_IS_FREE = f"{lease_is_free_or_ours('l')} AND {can_serve('l')} AND {may_move('l')}"
 _CLAIMABLE = (
     f"SELECT t.key FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
     f"AND t.state = '{TurnState.QUEUED}' "
@@ -140,8 +193,15 @@ _CLAIMABLE = (
     f"UNION {goals.DUE_KEYS} AND {_LEASE_IS_FREE}"
 )
 _SELECT_TURNS = f"SELECT {', '.join('t.' + column for column in TURN_COLUMNS.split(', '))} FROM turns t "
-_LOST = _SELECT_TURNS + (
-    f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({DEAD_RUNS}))"
+_SELECT_LOST = _SELECT_TURNS.replace(" FROM turns t ", ", d.instance FROM turns t ") + (
+    "JOIN leases l ON l.key = t.key LEFT JOIN runs d ON d.id = l.run "
+    f"WHERE t.{TURN_IS_OPEN} AND (l.run IS NULL OR l.run IN ({DEAD_RUNS}))"
+)
+_OLDEST_FIRST = " ORDER BY t.began_at, t.id LIMIT :limit"
+_LOST = _SELECT_LOST + _OLDEST_FIRST
+_LOST_SERVABLE = (
+    f"{_SELECT_LOST} AND (l.retry_at IS NULL OR l.retry_at <= :now) AND {can_serve('l')} AND {may_move('l')}"
+    f"{_OLDEST_FIRST}"
 )
 _INTERRUPTED = _SELECT_TURNS + (
     f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "

@@ -107,6 +107,16 @@ class ReadinessResponse(Struct, frozen=True):
     reasons: list[str]
 
 
+class UnservedResource(Struct, frozen=True):
+    """Chats in which something waits that no running gateway can serve."""
+
+    platform: str
+    agent: str
+    chats: int
+    newer: bool  # a newer version has written there, and no running gateway can read it
+    text: str
+
+
 class SandboxResource(Struct, frozen=True):
     """The sandbox in which commands run."""
 
@@ -126,6 +136,7 @@ class StatusResponse(Struct, frozen=True):
     running: int
     resume_paused: bool
     counts: OpenCounts
+    unserved: list[UnservedResource]
     summary: list[str]
     sandbox: SandboxResource
 

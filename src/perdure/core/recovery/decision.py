@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import texts
-from perdure.core.journal import RecoveryDecided, TurnView
+from perdure.core.journal import HANDED_OVER_EVIDENCE, RecoveryDecided, TurnView
 from perdure.core.recovery.tail import Tail, tail_of
 from perdure.core.session import ResumePolicy, SessionState
 from perdure.core.turn import TurnState
@@ -52,6 +52,7 @@ class RecoveryContext(Struct, frozen=True):
     connected: bool = True
     attached_alive: bool = False
     paused: bool = False
+    handed_over: bool = False  # another gateway, which was stopped in order, had it before
 
 
 class RecoveryChoice(StrEnum):
@@ -108,14 +109,16 @@ def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now
     tail, last = tail_of(view), view.last_interruption
     reason = last.reason if last else None
     age = None if context.last_sign_of_life is None else max(0, now - context.last_sign_of_life)
+    handed_over = context.handed_over and last is not None and not last.handed_over
+    without_progress = view.without_progress - handed_over
     evidence = {
         "tail": tail,
         "reason": reason,
         "age_ms": age,
         "interruptions": len(view.interruptions),
-        "without_progress": view.without_progress,
+        "without_progress": without_progress,
         "tokens": view.tokens,
-    }
+    } | ({HANDED_OVER_EVIDENCE: True} if handed_over else {})
 
     def decided(choice: RecoveryChoice, rule: RecoveryRule, why: str) -> RecoveryDecision:
         return RecoveryDecision(choice, rule, why, evidence)
@@ -134,8 +137,8 @@ def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now
         return decided(RecoveryChoice.SKIP, RecoveryRule.UNAUTHORISED, texts.recovery.WHY_UNAUTHORISED)
     if policy.freshness_ms and not context.attached_alive and (age is None or age > policy.freshness_ms):
         return decided(RecoveryChoice.SKIP, RecoveryRule.STALE, texts.recovery.why_stale(age, policy.freshness_ms))
-    if view.without_progress >= policy.max_without_progress and not context.attached_alive:
-        stuck = texts.recovery.why_no_progress(view.without_progress)
+    if without_progress >= policy.max_without_progress and not context.attached_alive:
+        stuck = texts.recovery.why_no_progress(without_progress)
         return decided(RecoveryChoice.SUSPEND, RecoveryRule.NO_PROGRESS, stuck)
     if len(view.interruptions) >= policy.max_interruptions:
         often = texts.recovery.why_too_often(len(view.interruptions))

@@ -20,6 +20,36 @@ def not_connected(platform: str) -> str:
     return f"{platform} is not connected"
 
 
+NOT_SERVED = "no gateway has its platform and its agent"
+
+
+def unserved(platform: str, agent: str, chats: int, *, newer: bool) -> str:
+    """What waits because no running gateway can serve it."""
+    count = "1 chat waits" if chats == 1 else f"{chats} chats wait"
+    lacks = "can read what a newer version wrote there" if newer else f"has {platform} and the agent {agent}"
+    return f"{count} on {platform}: no running gateway {lacks}"
+
+
+UNSERVED_ADVICE = (
+    "Start a gateway that can serve them, or give them up: perdure drop and perdure erase work through any one."
+)
+
+
+def not_taken_over(key: str, problem: str) -> str:
+    """A turn of a dead gateway that could not be taken over."""
+    return f"The turn of {key} could not be taken over, and is tried again: {problem}"
+
+
+def another_account(platform: str, theirs: str, ours: str) -> str:
+    return (
+        f"another gateway on this database serves {platform} with the account {theirs}, and this one has {ours}: "
+        "one database knows one account of a platform"
+    )
+
+
+ANOTHER_ACCOUNT_HINT = "Give this gateway the same account, or a database of its own."
+
+
 def reconnecting(problem: str) -> str:
     return f"{problem}. It is tried again by itself."
 

@@ -11,6 +11,12 @@ CARRY_ON = "Carry on with the task; do not merely announce that you are back."
 FIRST_LINE = "Begin your answer with one line that says what had been accomplished before the interruption."
 
 
+STAYED_BEHIND = (
+    "This conversation was moved to another machine. Files that were made, and commands that were begun, on the "
+    "machine before stayed there, and cannot be seen from here: look what is here before you rely on it."
+)
+
+
 def resumed(
     reason: str, known: Sequence[str] = (), *, finished: bool = False, joined: bool = False, late: str = ""
 ) -> str:

@@ -85,6 +85,7 @@ class TelegramAdapter(Adapter):
         """
         self.capabilities = msgspec.structs.replace(TelegramAdapter.capabilities, grows=grows)
         self._client = BotApiClient(base_url, token)
+        self.account = token.partition(":")[0]  # the bot's id
         self._message_writer = MessageWriter(self._client)
         self._webhook = Webhook(webhook, token, webhook_check_seconds) if webhook else None
         self._reader: UpdateReader | None = None

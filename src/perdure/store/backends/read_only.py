@@ -118,6 +118,7 @@ def _open_sqlite(url: str, made: type[ReadOnlyDatabase]) -> ReadOnlyDatabase:
         BUSY_TIMEOUT_MS,
         PRAGMAS,
         SqliteTx,
+        add_functions,
     )
 
     path = Path(url.removeprefix("sqlite:///"))
@@ -132,6 +133,7 @@ def _open_sqlite(url: str, made: type[ReadOnlyDatabase]) -> ReadOnlyDatabase:
         check_same_thread=False,
         timeout=BUSY_TIMEOUT_MS / 1000,
     )
+    add_functions(connection)
 
     def make_tx(ids: Ids, time: int) -> Tx:
         return SqliteTx(connection, ids, wall_clock, time)

@@ -44,6 +44,17 @@ def primary_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE_MASK
 
 
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Add the functions of PostgreSQL that our SQL uses and SQLite lacks."""
+    connection.create_function("split_part", 3, _split_part, deterministic=True)
+
+
+def _split_part(text: str, delimiter: str, number: int) -> str:
+    """Return the part of a text of that number, counted from one; an empty text if there are fewer parts."""
+    parts = text.split(delimiter, number)
+    return parts[number - 1] if len(parts) >= number else ""
+
+
 class SqliteTx:
     """A transaction on a `sqlite3` connection."""
 
@@ -225,6 +236,7 @@ def _connect(path: Path, max_pages: int | None = None) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=BUSY_TIMEOUT_MS / 1000
     )
+    add_functions(connection)
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     if max_pages is not None:

@@ -15,6 +15,7 @@ from perdure.web.schemas import (
     ReadinessResponse,
     SandboxResource,
     StatusResponse,
+    UnservedResource,
 )
 
 
@@ -65,6 +66,7 @@ class ConfigurationApi(GatewayApi):
 
 async def gateway_status(gateway: Gateway) -> StatusResponse:
     run, sandbox = await gateway.store.runs.get(gateway.operator_verbs.run), gateway.sandbox
+    unserved = await read_unserved(gateway)
     return StatusResponse(
         phase=gateway.phase,
         run=gateway.operator_verbs.run,
@@ -74,6 +76,21 @@ async def gateway_status(gateway: Gateway) -> StatusResponse:
         running=len(gateway.loops.runner.running),
         resume_paused=gateway.loops.recoverer.paused,
         counts=await gateway.store.gauges.counts(),
-        summary=gateway.describe(),
+        unserved=unserved,
+        summary=[*gateway.describe(), *(f"{each.text}." for each in unserved)],
         sandbox=SandboxResource(sandbox.layer, sandbox.network, sandbox.summary),
     )
+
+
+async def read_unserved(gateway: Gateway) -> list[UnservedResource]:
+    """What waits because no running gateway can serve it."""
+    return [
+        UnservedResource(
+            each.platform,
+            each.agent,
+            each.chats,
+            each.newer,
+            texts.platforms.unserved(each.platform, each.agent, each.chats, newer=each.newer),
+        )
+        for each in await gateway.store.run_services.unserved()
+    ]

@@ -48,6 +48,11 @@ METRIC_FAMILIES = {
         "counter",
         "messages that were sent, refused, expired or withdrawn, by `platform` and `state`",
     ),
+    "perdure_chats_unserved": (
+        "gauge",
+        "chats in which something waits that no running gateway can serve, by `platform` and `agent`",
+    ),
+    "perdure_takeovers_put_aside": ("gauge", "turns of dead gateways that could not be taken over yet"),
     "perdure_unknown_sends_resolved_total": (
         "counter",
         "sends of which nobody knew whether they arrived, by what was done about it (`by`); since the start",
@@ -94,8 +99,17 @@ class MetricsApi:
             samples += _open_samples(await store.gauges.counts())
             for (platform, state), count in sorted((await store.counters.open_replies()).items()):
                 samples.append(("perdure_outbox_open", {"platform": platform, "state": state}, count))
+            samples += await self._stranded_samples()
             samples += [sample async for sample in self._total_samples()]
         return Response(_format_samples(samples), headers={"Content-Type": METRICS_MEDIA_TYPE})
+
+    async def _stranded_samples(self) -> list[Sample]:
+        services = self._gateway.store.run_services
+        unserved: list[Sample] = [
+            ("perdure_chats_unserved", {"platform": each.platform, "agent": each.agent}, each.chats)
+            for each in await services.unserved()
+        ]
+        return [*unserved, ("perdure_takeovers_put_aside", {}, await services.count_put_aside())]
 
     def _gateway_samples(self) -> Iterator[Sample]:
         gateway, loops = self._gateway, self._gateway.loops

@@ -20,7 +20,7 @@ from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import SessionFilter
 from perdure.store.transitions import Turn
 from perdure.version import __version__
-from perdure.web.api.gateway import gateway_status
+from perdure.web.api.gateway import gateway_status, read_unserved
 from perdure.web.api.people import people_verbs
 from perdure.web.auth.login import login_of
 from perdure.web.pages.actions import (
@@ -88,6 +88,7 @@ async def attention_items(gateway: Gateway) -> list[AttentionItem]:
             _attention_item("bad", texts.recovery.RESUME_PAUSED, acts=[make_action("resume_all", "/api/resume")])
         )
     found += _problem_items(gateway)
+    found += await _stranded_items(gateway)
     found += await _pairing_items(gateway)
     found += [
         item
@@ -109,6 +110,18 @@ def _problem_items(gateway: Gateway) -> list[AttentionItem]:
         for name, problem in away.items()
     ]
     return [*stored, *platforms, *(_attention_item("warn", each) for each in gateway.warnings())]
+
+
+async def _stranded_items(gateway: Gateway) -> list[AttentionItem]:
+    """Chats that no running gateway can serve, and turns of dead gateways that could not be taken over."""
+    unserved = [
+        _attention_item("bad", each.text, texts.platforms.UNSERVED_ADVICE) for each in await read_unserved(gateway)
+    ]
+    aside = await gateway.store.run_services.put_aside(MAX_ITEMS_PER_KIND)
+    return [
+        *unserved,
+        *(_attention_item("bad", texts.platforms.not_taken_over(each.key, each.problem)) for each in aside),
+    ]
 
 
 def _attention_item(level: Literal["warn", "bad"], text: str, detail: str = "", **more: Any) -> AttentionItem:
