@@ -15,6 +15,7 @@ import httpx
 
 from perdure.store.ids import wall_clock
 from perdure.store.locks import lock_holder
+from support.chat_folders import chat_workspace
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.operator_client import Operator
 from support.waiting import wait_for
@@ -22,9 +23,9 @@ from support.waiting import wait_for
 STALE = '{"name":"b","deaths":[{"launch":"a","at":1700000000000,"code":-11}],"version":1}'
 
 
-def begins_to_work(process: GatewayProcess, flag: Path) -> None:
+def begins_to_work(process: GatewayProcess) -> None:
     person = Person(process)
-    person.say(f"run: until [ -e {flag} ]; do sleep 0.05; done\nsay: All done.")
+    person.say("run: until [ -e flag ]; do sleep 0.05; done\nsay: All done.")
     person.wait_for_event("the command runs", tool="shell", state="started")
 
 
@@ -62,7 +63,7 @@ def traced(process: GatewayProcess) -> str:
 
 def test_b40_supervisor_says_until_when_the_gateway_lived_and_how_it_died(tmp_path: Path) -> None:
     with gateway(tmp_path / "home", command="up") as process:
-        begins_to_work(process, tmp_path / "flag")
+        begins_to_work(process)
         killed_at = kill_gateway(process)
         life = is_cut_off(process)
         (cut,), first = life["interruptions"], life["attempts"][0]
@@ -77,14 +78,14 @@ def test_b40_supervisor_says_until_when_the_gateway_lived_and_how_it_died(tmp_pa
         assert "No sign of life" not in shown
         (fact,) = (line for line in traced(process).splitlines() if "gateway_died" in line)
         assert "killed by SIGKILL" in fact
-        (tmp_path / "flag").touch()
+        (chat_workspace(process.home) / "flag").touch()
         Person(process).wait_for_replies(1)
 
 
 def test_nobody_says_how_the_gateway_died_when_nobody_saw_it(tmp_path: Path) -> None:
     """A word of the supervisor about another start is not believed of this one."""
     with gateway(tmp_path / "home") as process:
-        begins_to_work(process, tmp_path / "flag")
+        begins_to_work(process)
         killed_at = wall_clock()
         process.kill()
         process.configure(LAUNCH=STALE)
@@ -97,5 +98,5 @@ def test_nobody_says_how_the_gateway_died_when_nobody_saw_it(tmp_path: Path) -> 
         assert "No sign of life for" in shown
         assert "no gateway for" not in shown
         assert "gateway_died" not in traced(process)
-        (tmp_path / "flag").touch()
+        (chat_workspace(process.home) / "flag").touch()
         Person(process).wait_for_replies(1)

@@ -17,6 +17,7 @@ from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
+from support.chat_folders import find_files
 from support.pairing import PairingScenario, change_people
 from support.waiting import eventually
 
@@ -155,7 +156,7 @@ async def test_b106_nobody_approves_denies_or_answers_in_a_conversation_of_anoth
     house = PairingScenario(tmp_path)
     async with house.serving(agent=None) as here:
         await people(here)
-        house.say(f"danger: touch {tmp_path}/it-ran", "ann")
+        house.say("danger: touch it-ran", "ann")
         house.platform.write("ask: Which? | Left | Right\nsay: gone", chat="o", sender="ann")
         await eventually("both ask", lambda: len([one for one in house.platform.posted if one.buttons]) == 2)
         asked = {one.address.chat: one for one in house.platform.posted if one.buttons}
@@ -173,7 +174,7 @@ async def test_b106_nobody_approves_denies_or_answers_in_a_conversation_of_anoth
         house.platform.mailbox.add(pressed)
         await house.wait_until_acknowledged()
         assert [await everything_of(here, key) for key in keys] == before
-        assert not (tmp_path / "it-ran").exists()
+        assert find_files(tmp_path, "it-ran") == []
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["of a turn that was cut off", "of a turn that has ended"])

@@ -18,7 +18,7 @@ from perdure.core.logins import ALL_SCOPES, Login
 from perdure.core.roles import TOKEN_HOLDER, ToolRights
 from perdure.runtime.gateway import Gateway
 from perdure.testing.providers import Asked, LocalProvider, Says, Wish
-from support.chat_folders import chat_workspace
+from support.chat_folders import chat_workspace, find_files
 from support.mcp_process import HttpServer
 from support.pairing import PairingScenario, change_people
 from support.recovery import last_turn
@@ -238,7 +238,7 @@ async def test_b105_approved_call_is_not_run_for_a_person_who_was_demoted_meanwh
     house = PairingScenario(tmp_path)
     async with house.serving(agent=None) as here:
         await people(here)
-        house.say(f"danger: touch {tmp_path}/it-ran\nsay: gone", "bob")
+        house.say("danger: touch it-ran\nsay: gone", "bob")
         asked = await eventually("it is asked", lambda: [one for one in house.platform.posted if one.buttons])
         await change_people(here, "role", who="web:bob", role="guest")
         name = asked[0].buttons[0].command.split()[1]
@@ -248,7 +248,7 @@ async def test_b105_approved_call_is_not_run_for_a_person_who_was_demoted_meanwh
         [call] = await last_calls(here, key_of("bob"))
     assert call.ended is not None
     assert call.ended.text == refused("danger", "guest")
-    assert not (tmp_path / "it-ran").exists()
+    assert find_files(tmp_path, "it-ran") == []
 
 
 async def test_b105_person_who_gains_the_right_in_mid_turn_gains_the_tool(tmp_path: Path) -> None:
@@ -289,15 +289,14 @@ async def test_b105_report_of_a_process_has_the_right_of_who_began_the_turn_not_
     tmp_path: Path,
 ) -> None:
     house = PairingScenario(tmp_path, QUEUE__MODE="steer", TOOLS__BY_ROLE=MEMBERS_ONLY_STEP)
-    door = tmp_path / "door"
     async with house.serving(agent=None) as here:
         await people(here)
-        waits = f"until test -e {door}; do sleep 0.05; done"
+        waits = "until test -e door; do sleep 0.05; done"
         house.platform.write(f"run: {waits}\nsay: first", chat="g", sender="bob")
         await eventually("the turn runs", lambda: here.loops.runner.running)
         house.platform.write("background: echo the end\nsay: second", chat="g", sender="ann")
         await house.wait_until_acknowledged()
-        door.touch()
+        (chat_workspace(tmp_path, "agent:main:web:group:g") / "door").touch()
         await eventually("both are answered", lambda: "first\nsecond" in house.platform.replies("g"))
         assert (await rights_of_last_turn(here, "agent:main:web:group:g")).person == "bob"
         [process] = await here.store.processes.of_chat(await _last_turn_id(here))

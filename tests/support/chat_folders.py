@@ -29,3 +29,8 @@ def chat_workspace(home: Path, key: str = WEB_CHAT) -> Path:
 def workspaces(home: Path) -> list[Path]:
     """The workspaces that there are in a home."""
     return [*home.glob("chats/*/workspace"), *home.glob("workspace")]
+
+
+def find_files(home: Path, name: str) -> list[Path]:
+    """The files of that name anywhere in a home."""
+    return [*home.rglob(name)]
