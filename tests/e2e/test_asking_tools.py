@@ -18,7 +18,7 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.testing.providers import LocalProvider, Says, Wish
 from support.approvals import ApprovalScenario
 from support.chat_folders import workspaces
-from support.mcp_process import stdio_command
+from support.mcp_process import SHOWN_IN_SANDBOX, stdio_command
 from support.shell_commands import home_without_commands
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,10 @@ import perdure
 def pay(euros: int) -> str:
     return f"paid {euros}"
 """
-SERVERS = json.dumps({"calc": {"command": stdio_command(), "startup_timeout": 60}})
+SERVERS = {
+    "TOOLS__MCP": json.dumps({"calc": {"command": stdio_command(), "startup_timeout": 60}}),
+    "TOOLS__SANDBOX_READ": SHOWN_IN_SANDBOX,
+}
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ async def test_b107_built_in_tool_asks_when_it_is_named_even_with_approvals_off(
 
 async def test_b107_every_tool_of_an_mcp_server_asks_when_the_server_is_named(home: Path) -> None:
     wish = Wish("calc_add", {"a": 2, "b": 3})
-    async with wishing(home, wish, TOOLS__ASK="mcp:calc", TOOLS__MCP=SERVERS) as (scenario, provider):
+    async with wishing(home, wish, TOOLS__ASK="mcp:calc", **SERVERS) as (scenario, provider):
         _, deny = await scenario.ask("go")
         assert "calc_add(a=2, b=3)" in scenario.platform.replies()[0]
         scenario.platform.press(deny.command)

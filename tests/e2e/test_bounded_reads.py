@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from perdure.store.backends.sqlite import add_functions
 from perdure.store.database import Database, Row, Tx
 from perdure.testing import SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
@@ -75,6 +76,7 @@ def walks(path: Path, statements: dict[str, dict[str, Any]]) -> list[str]:
     """The statements for which SQLite walks through a table, or through an index of all of its rows."""
     found = []
     with closing(sqlite3.connect(path)) as connection:
+        add_functions(connection)
         partial = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE '%WHERE%'")
         }

@@ -16,6 +16,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.testing.telegram import BLOCKED, Fault, LocalTelegram
+from support.chat_folders import chat_workspace
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.operator_client import Operator
@@ -33,12 +34,11 @@ def telegram() -> Iterator[LocalTelegram]:
 
 
 def test_life_of_a_turn_is_told_from_its_message_to_its_receipt_when_killed_in_between(tmp_path: Path) -> None:
-    signal = tmp_path / "signal"
-    os.mkfifo(signal)
     with gateway(tmp_path / "home") as process:
-        person, operator = Person(process), Operator(process)
+        person, operator, signal = Person(process), Operator(process), chat_workspace(process.home) / "signal"
+        os.mkfifo(signal)
         # It runs until somebody opens the pipe: the kill cannot come too late.
-        person.say(f"step look 0s\nrun: cat {signal}\nsay: done")
+        person.say("step look 0s\nrun: cat signal\nsay: done")
         person.wait_for_event("the command runs", tool="shell", state="started")
         process.kill()
         process.start()
@@ -147,11 +147,10 @@ def test_refused_reply_goes_out_when_resent_after_its_reason_is_gone(
 
 
 def test_output_of_a_process_can_be_followed_while_it_runs(tmp_path: Path) -> None:
-    signal = tmp_path / "signal"
-    os.mkfifo(signal)
     with gateway(tmp_path / "home") as process:
-        person, operator = Person(process), Operator(process)
-        person.say(f"background: echo begun; cat {signal}")
+        person, operator, signal = Person(process), Operator(process), chat_workspace(process.home) / "signal"
+        os.mkfifo(signal)
+        person.say("background: echo begun; cat signal")
         person.wait_for_replies(1)
         (listed,) = operator.get("/processes", order="newest")["processes"]
         path = f"/processes/{listed['id']}"

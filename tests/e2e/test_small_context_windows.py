@@ -8,6 +8,7 @@ Drives agents/loop, agents/summaries, agents/windows, core/compaction and core/w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -257,7 +258,10 @@ async def test_b87_instructions_that_alone_do_not_fit_are_told_with_their_sizes(
     async with served(tmp_path, provider, platform, AGENT__TOOLS="*", AGENT__SYSTEM_PROMPT="Be kind. " * 100):
         platform.write("hello")
         told = await the_reply(platform, 1)
-    assert "what it must read before any message does not fit: the system prompt has about 225, " in told
+    sized = re.search(
+        r"what it must read before any message does not fit: the system prompt has about (\d+), ", told
+    )
+    assert sized is not None and int(sized[1]) > 225, "the operator's words, and what is said of the sandbox"
     assert "fewer tools (`agent.tools`)" in told
     assert len(provider.requests) <= 1
 

@@ -19,6 +19,7 @@ from perdure.testing.telegram import (
     too_many_requests,
     units,
 )
+from support.chat_folders import chat_workspace
 from support.gateway import Person
 from support.operator_client import Operator
 from support.telegram import (
@@ -275,13 +276,12 @@ def test_b76_growing_answer_is_one_message_that_is_edited(tmp_path: Path, telegr
 
 
 def test_typing_is_shown_again_while_a_turn_runs_and_not_after_it(tmp_path: Path, telegram: LocalTelegram) -> None:
-    go = tmp_path / "go"
     with telegram_gateway(tmp_path / "home", telegram, AGENT__TOOLS="shell,clarify") as process:
-        telegram.write(f"run: until test -e {go}; do sleep 0.1; done\nask: Go on? | Yes")
+        telegram.write("run: until test -e go; do sleep 0.1; done\nask: Go on? | Yes")
         wait_for("it is shown again", lambda: telegram.count("sendChatAction") >= 2)
         held = telegram.befall("sendChatAction", Fault(hold=True))
         wait_for("it is being shown once more", held.reached.is_set)
-        go.touch()
+        (chat_workspace(process.home, f"agent:main:telegram:dm:{telegram.ann}") / "go").touch()
         wait_for("the question is asked", lambda: telegram.seen())
         wait_until_settled(process)
         held.release()

@@ -21,6 +21,7 @@ from support.telegram import (
 from support.waiting import wait_for
 
 TIMEOUT_SECONDS = 60.0  # seconds; many chats are served at once
+SHARED_WORKSPACE = {"TOOLS__WORKSPACES": "shared"}  # with the door for which all commands wait
 
 
 class TelegramChats:
@@ -33,7 +34,8 @@ class TelegramChats:
 
     def blocking_action(self, who: str) -> str:
         """Return an action that records its start and runs until the door is opened."""
-        return f"run: touch {self.release_file}.{who}; until test -e {self.release_file}; do sleep 0.1; done"
+        door = self.release_file.name
+        return f"run: touch {door}.{who}; until test -e {door}; do sleep 0.1; done"
 
     def write(self, who: str, text: str) -> None:
         self.telegram.write(text, sender=who)
@@ -125,7 +127,10 @@ def telegram_chats(
 ) -> Iterator[TelegramChats]:
     """Run a gateway for these people; some chats have a recovery policy of their own."""
     with LocalTelegram() as telegram:
-        given, door = settings_for(telegram, people, policies or {}) | settings, tmp_path / "door"
+        given, door = (
+            settings_for(telegram, people, policies or {}) | settings,
+            tmp_path / "home" / "workspace" / "door",
+        )
         try:
             with telegram_gateway(tmp_path / "home", telegram, **given) as process:
                 yield TelegramChats(telegram, process, door)
@@ -138,4 +143,4 @@ def settings_for(telegram: LocalTelegram, people: str, policies: Mapping[str, st
     allowed = ",".join(str(telegram.person(who)) for who in people.split())
     chats = ",".join(f"{telegram.person(who)}={policy}" for who, policy in policies.items())
     named = {"ALLOW": allowed} | ({"RECOVERY_CHATS": chats} if chats else {})
-    return {f"PLATFORMS__TELEGRAM__{name}": value for name, value in named.items()}
+    return {f"PLATFORMS__TELEGRAM__{name}": value for name, value in named.items()} | SHARED_WORKSPACE

@@ -52,8 +52,9 @@ def may_move(lease: str) -> str:
     return (
         f"({lease}.instance IS NULL OR {lease}.run = :run "
         f"OR {lease}.instance = (SELECT m.instance FROM runs m WHERE m.id = :run) "
-        f"OR NOT EXISTS (SELECT 1 FROM runs h WHERE h.instance = {lease}.instance "
-        "AND (h.ended_at IS NULL OR h.back_by > :now)))"
+        f"OR NOT (EXISTS (SELECT 1 FROM runs h WHERE h.instance = {lease}.instance AND h.ended_at IS NULL) "
+        f"OR EXISTS (SELECT 1 FROM runs h WHERE h.instance = {lease}.instance AND h.back_by IS NOT NULL "
+        "AND h.back_by > :now)))"
     )
 
 

@@ -53,8 +53,9 @@ _COUNT_PUT_ASIDE = (
     "AND l.retry_at IS NOT NULL"
 )
 _ACCOUNT_CONFLICT = (
-    "SELECT o.platform, o.account, s.account FROM run_services s JOIN run_services o ON o.platform = s.platform "
-    "AND o.account <> s.account JOIN runs r ON r.id = o.run WHERE s.run = :run AND r.ended_at IS NULL LIMIT 1"
+    "SELECT o.platform, o.account, s.account FROM runs r CROSS JOIN run_services o CROSS JOIN run_services s "
+    "WHERE r.ended_at IS NULL AND o.run = r.id AND s.run = :run AND s.platform = o.platform "
+    "AND s.account <> o.account LIMIT 1"
 )
 
 

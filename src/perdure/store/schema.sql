@@ -28,6 +28,7 @@ CREATE TABLE runs (
   CHECK ((ended_at IS NULL) = (ending IS NULL))
 );
 CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;
+CREATE INDEX runs_back ON runs (instance) WHERE back_by IS NOT NULL;
 CREATE INDEX runs_asked ON runs (id) WHERE restart_for IS NOT NULL;
 CREATE INDEX runs_launched ON runs (launch) WHERE launch IS NOT NULL;
 

@@ -24,4 +24,5 @@ def upgrade() -> None:
         for column in columns:
             op.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
     op.execute("CREATE INDEX sessions_newer ON sessions (key) WHERE entry_version IS NOT NULL")
+    op.execute("CREATE INDEX runs_back ON runs (instance) WHERE back_by IS NOT NULL")
     op.execute(SERVICES)
