@@ -149,7 +149,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         Meta(
             description="The directory that all chats share, in which the agent reads and writes files, and "
             "outside of which it does not; a relative path starts in the home directory. `/` is the whole "
-            "machine, except for the gateway's home.",
+            "machine, except for the gateway's home, and needs `tools.sandbox` to be `off`.",
             examples=["/srv/perdure"],
             extra={"default": "<home>/workspace"},
         ),
