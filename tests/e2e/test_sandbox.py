@@ -1,6 +1,6 @@
 """The sandbox through a gateway: what commands see, what is said of it, and that they outlive the gateway.
 
-Drives `runtime/agent_factory`, `tools/shell`, `tools/sandbox/choice`, `cli/diagnosis`, `cli/doctor`,
+Drives `runtime/tool_factory`, `tools/shell`, `tools/sandbox/choice`, `cli/diagnosis`, `cli/doctor`,
 `config/sandbox_request` and `tools/process_privacy`.
 """
 

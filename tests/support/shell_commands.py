@@ -115,7 +115,7 @@ class FailingAgent:
 
     def __init__(self, home: Path, platform: str, fact: Callable[[], bool]) -> None:
         factory = AgentFactory(load_settings(home, {}), [platform])
-        factory.prepare()
+        factory.tools.prepare()
         self._agent = factory.agent_for(platform)
         self._fact = fact
 

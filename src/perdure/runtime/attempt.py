@@ -52,6 +52,12 @@ log = Log("attempt")
 SIGN_OF_LIFE_SECONDS = 30.0  # between two signs of life of an attempt that waits for a slot
 
 
+def has_used_commands(view: TurnView) -> bool:
+    """Whether a turn has started a shell command, which may outlive it."""
+    started = (call.started for call in view.calls.values())
+    return any(intent is not None and intent.effect is Effect.ATTACHED for intent in started)
+
+
 class TurnLimits(Struct, frozen=True):
     """What every turn of a gateway is held to, by the configuration."""
 
@@ -99,12 +105,6 @@ class Attempt:
     @property
     def history(self) -> Sequence[TurnView]:
         return self.journal.history
-
-    @property
-    def used_commands(self) -> bool:
-        """Whether the turn has started a shell command, which may outlive it."""
-        started = (call.started for call in self.view.calls.values())
-        return any(intent is not None and intent.effect is Effect.ATTACHED for intent in started)
 
     @property
     def active_at(self) -> int:

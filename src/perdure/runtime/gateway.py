@@ -117,7 +117,7 @@ class Gateway:
     @property
     def sandbox(self) -> SandboxInForce:
         """The sandbox in which commands run; known once the gateway has been started."""
-        return self._agents.sandbox
+        return self._agents.tools.sandbox
 
     def problems(self) -> list[str]:
         """Return why some people are not served at the moment, in words; empty means healthy."""
@@ -131,7 +131,7 @@ class Gateway:
 
     def warnings(self) -> list[str]:
         """Return which MCP servers cannot be reached; people are served without them."""
-        return [f"tools of {name}: {problem}" for name, problem in self._agents.problems.items()]
+        return [f"tools of {name}: {problem}" for name, problem in self._agents.tools.problems.items()]
 
     def describe(self) -> list[str]:
         """Return the state of the gateway, one sentence a line."""
@@ -174,7 +174,7 @@ class Gateway:
             undo()
 
     async def _run(self, on_ready: Callable[[], None]) -> StopKind:
-        self._agents.prepare()
+        self._agents.tools.prepare()
         log.info("sandbox_chosen", layer=self.sandbox.layer, says=self.sandbox.summary)
         database = await self._open_database()
         if database is None:
@@ -232,7 +232,8 @@ class Gateway:
                 await self._run_loops(started, lease, group, on_ready)
         except* _Drained:
             log.info("drained", run=started.run)
-        await self._close_adapters()
+        for adapter in self.adapters:
+            await self._failures.contain("platform_not_closed", _close_adapter(adapter), platform=adapter.name)
         return started.run
 
     async def _begin_run(self, instance: Instance) -> tuple[RunStart, Lease]:
@@ -298,10 +299,6 @@ class Gateway:
         self.feed.publish_all()
         await self._loops.drain(self.stopping or InterruptionReason.SHUTDOWN_TIMEOUT, self._hurry)
         raise _Drained
-
-    async def _close_adapters(self) -> None:
-        for adapter in self.adapters:
-            await self._failures.contain("platform_not_closed", _close_adapter(adapter), platform=adapter.name)
 
 
 def _ignore_deadline(_: float) -> None: ...

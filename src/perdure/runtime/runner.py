@@ -11,7 +11,7 @@ from perdure.agents.api import Agent
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access
-from perdure.runtime.attempt import Attempt, TurnLimits, fail_turn, run_agent
+from perdure.runtime.attempt import Attempt, TurnLimits, fail_turn, has_used_commands, run_agent
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
@@ -267,7 +267,7 @@ class TurnRunner:
             del self.running[turn.id]
             session.running = None
             self.ends.signal(turn.id)
-            if attempt.used_commands:
+            if has_used_commands(attempt.view):
                 self._wakeups.wake_cleanup()
 
     async def _wait_for_end(self, running: RunningTurn) -> None:

@@ -82,8 +82,8 @@ class Loops:
         self.fetcher = AttachmentFetcher(run, self.attachments, file_limits)
         self.command_cleanup = CommandCleanup(run, settings.home / "keepers")
         self.process_watcher = ProcessWatcher(run, settings.home / "keepers", self.access)
-        agents.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))
-        agents.bind_attachments(store.attachments)
+        agents.tools.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))
+        agents.tools.bind_attachments(store.attachments)
         self.eraser = Eraser(store, settings.home, clock, self._stop_attempt)
         self._retention = RetentionLoop(self.eraser, settings.retention.age, self.uploads.sweep)
         self.recoverer = Recoverer(
@@ -122,7 +122,7 @@ class Loops:
         for adapter in self._adapters:
             self._tasks.run_loop(partial(connect, adapter, accept, start_platform))
         for loop in (
-            self._agents.run,
+            self._agents.tools.run,
             self.command_cleanup.run,
             self.process_watcher.run,
             self.runner.run,

@@ -68,6 +68,14 @@ def limit_descriptors(soft: int | None) -> None:
             return
 
 
+def read_available(descriptor: int) -> bytes:
+    """Read what a pipe holds now, without waiting for more."""
+    try:
+        return os.read(descriptor, _PIECE_BYTES)
+    except BlockingIOError:
+        return b""
+
+
 def load_confinement() -> ModuleType:
     """The module that confines commands; only an order with a sandbox needs it."""
     if TYPE_CHECKING:
@@ -103,7 +111,7 @@ class CommandProcess:
 
     def run(self, failure_fd: int) -> None:
         try:
-            if STOP_SIGNALS & set(self.read_signals()):
+            if STOP_SIGNALS & set(read_available(self.signal_fd)):
                 self.result |= {"signal": signal.SIGTERM, "stopped": True, "problem": ["early", "", ""]}
             else:
                 self.start()
@@ -256,14 +264,8 @@ class CommandProcess:
             self.signal_all(signal.SIGCONT)  # a halted process would not receive SIGTERM
         self.kill_at = moment if self.kill_at is None else min(self.kill_at, moment)
 
-    def read_signals(self) -> bytes:
-        try:
-            return os.read(self.signal_fd, _PIECE_BYTES)
-        except BlockingIOError:
-            return b""
-
     def handle_signals(self) -> None:
-        received = self.read_signals()
+        received = read_available(self.signal_fd)
         if self.ended_at is None and STOP_SIGNALS & set(received):
             self.result["stopped"] = True
             self.terminate(self.requested_grace())
@@ -342,16 +344,10 @@ class CommandProcess:
             return code
         ended_by_us = self.result["stopped"] or self.result["timed_out"]
         os.set_blocking(self.sandbox_status, False)
-        if b'"exit-code"' in self.read_sandbox_status() or ended_by_us:
+        if b'"exit-code"' in read_available(self.sandbox_status) or ended_by_us:
             return 128 - code if ended_by_us and code > 128 else code
         self.result["problem"] = ["sandbox", "", "its output is what bubblewrap said"]
         return 126
-
-    def read_sandbox_status(self) -> bytes:
-        try:
-            return os.read(self.sandbox_status or 0, _PIECE_BYTES)
-        except BlockingIOError:
-            return b""
 
     def discard_late_output(self) -> None:
         """Leave a process that reads and drops the children's later output: without a reader they would fail."""
