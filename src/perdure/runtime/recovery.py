@@ -15,6 +15,7 @@ from perdure.core.journal import (
     TurnView,
     fold,
 )
+from perdure.core.recovery.crash_loop import pauses_recovery
 from perdure.core.recovery.decision import (
     InterruptionReason,
     RecoveryPolicy,
@@ -40,9 +41,7 @@ from perdure.store.transitions import RequestOutcome, Turn
 
 log = Log("recovery")
 
-
 RETRY_TAKEOVER_MS = 60_000  # until a take-over that failed is tried again
-PAUSE_AFTER_UNCLEAN_STARTS = 3  # unclean starts within a few minutes, with turns to resume
 
 
 class RecoveryLimits(Struct, frozen=True):
@@ -150,7 +149,7 @@ class Recoverer:
 
     def pause_if_crashing(self, lost: int) -> None:
         """Pause automatic resumes for this run, if the gateway keeps crashing; everybody is served meanwhile."""
-        self.paused = bool(lost) and self._started.unclean_lately >= PAUSE_AFTER_UNCLEAN_STARTS
+        self.paused = bool(lost) and pauses_recovery(self._started.unclean_lately)
         if self.paused:
             log.warning("automatic_resume_paused", unclean_starts=self._started.unclean_lately)
 

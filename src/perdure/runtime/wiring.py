@@ -8,6 +8,7 @@ from functools import partial
 from perdure.config import Settings
 from perdure.core.address import Address
 from perdure.core.inactivity import InactivityLimits
+from perdure.core.recovery.crash_loop import resumes_one_at_a_time
 from perdure.core.recovery.decision import InterruptionReason, RecoveryPolicy
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
@@ -39,7 +40,6 @@ from perdure.tools.attachments import AttachmentFiles
 
 log = Log("wiring")
 
-SERIAL_AFTER_UNCLEAN_STARTS = 2  # unclean starts in a row: then a crash counts only for the turn that ran alone
 RELEASE_SECONDS = 2.0  # for recording that this run drains; without it, its chats are free when it has ended
 INTAKE_FLUSH_SECONDS = 2.0  # for storing events that were handed over when everything else had ended
 
@@ -71,7 +71,7 @@ class Loops:
         self.notices = TransientNotices(run.connections.connected, silent)
         self.slots = RecoverySlots(
             settings.recovery.concurrency,
-            one_at_a_time=started.unclean_in_a_row >= SERIAL_AFTER_UNCLEAN_STARTS,
+            one_at_a_time=resumes_one_at_a_time(started.unclean_in_a_row),
         )
         self.runner = TurnRunner(
             run, agents.agent_for, _turn_limits(settings), self.attachments, self.slots, self.access

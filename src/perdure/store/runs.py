@@ -15,13 +15,13 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
+from perdure.core.recovery.crash_loop import WINDOW_MS
 from perdure.core.states import RunEnding
 from perdure.store import outbox, run_services
 from perdure.store.database import HEARTBEAT, Database, Transaction, Tx
 from perdure.store.run_services import RunCapabilities
 
 LEASE_MS = 30_000  # a run whose heartbeats stand still for this long is dead
-RECENT_MS = 300_000
 MAX_PAST_RUNS = 20  # earlier runs that a start looks at
 
 
@@ -220,7 +220,7 @@ def _begin(
     _notify_restart_requesters(tx)
     endings = [row[0] for row in before]
     in_a_row = endings.index(RunEnding.CLEAN) if RunEnding.CLEAN in endings else len(endings)
-    lately = sum(ending == RunEnding.LOST and 0 <= tx.lease_clock() - at <= RECENT_MS for ending, at in before)
+    lately = sum(ending == RunEnding.LOST and 0 <= tx.lease_clock() - at <= WINDOW_MS for ending, at in before)
     return RunStart(begun.run, in_a_row, lately)
 
 
