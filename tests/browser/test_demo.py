@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from support.browser import PHONE, Visitor, open_visitor
+from support.chat_folders import workspaces
 from support.gateway import GatewayProcess, Person, gateway
 from support.waiting import wait_for
 
@@ -36,22 +37,26 @@ def has_begun(visitor: Visitor, step: str, times: int) -> None:
     wait_for(f"{step} has begun {times} times", lambda: runs(visitor.gateway)[step] == times)
 
 
-def waiting_for(flag: Path) -> str:
-    """A command that ends when the file is there."""
-    return f"run: until [ -e {flag} ]; do sleep 0.05; done; echo it ran on"
+WAITING = "run: until [ -e flag ]; do sleep 0.05; done; echo it ran on"  # until `let_go`
 
 
-def test_b40_task_goes_on_where_it_was_when_the_gateway_is_killed(visitor: Visitor, tmp_path: Path) -> None:
+def let_go(process: GatewayProcess) -> None:
+    """Let the commands that wait end."""
+    for workspace in workspaces(process.home):
+        (workspace / "flag").touch()
+
+
+def test_b40_task_goes_on_where_it_was_when_the_gateway_is_killed(visitor: Visitor) -> None:
     """The page shows it back, cut off and resumed; what was done ran once, and the answer comes once."""
-    page, flag = visitor.page, tmp_path / "flag"
-    visitor.say(f"step research 0s\n{waiting_for(flag)}\nonce send 0s\nsay: All done.")
+    page = visitor.page
+    visitor.say(f"step research 0s\n{WAITING}\nonce send 0s\nsay: All done.")
     expect(visitor.step("c2.1")).to_have_attribute("data-state", "running")
     visitor.kill()
     visitor.expect_gateway_back()
     expect(visitor.turn.locator(".milestone.cut")).to_contain_text("the gateway died")
     expect(visitor.turn.locator(".milestone.resumed")).to_be_visible()
     expect(visitor.turn).to_contain_text("Working again")
-    flag.touch()
+    let_go(visitor.gateway)
     visitor.expect_answer("All done.")
     expect(visitor.step("c2.1")).to_contain_text("went on without the gateway")
     for call in ("c1.1", "c3.1"):
@@ -97,7 +102,7 @@ def test_b71_message_is_sent_once_when_it_was_written_while_the_gateway_was_gone
 ) -> None:
     with gateway(tmp_path / "home") as process, open_visitor(browser, process) as visitor:
         page = visitor.log_in().page
-        visitor.say(f"{waiting_for(tmp_path / 'flag')}\nsay: before")
+        visitor.say(f"{WAITING}\nsay: before")
         expect(visitor.step("c1.1")).to_have_attribute("data-state", "running")
         visitor.kill()
         assert process.wait() == -signal.SIGKILL
@@ -109,7 +114,7 @@ def test_b71_message_is_sent_once_when_it_was_written_while_the_gateway_was_gone
         expect(page.locator(".unsent")).to_contain_text("Kept here")
         process.start()
         visitor.expect_gateway_back()
-        (tmp_path / "flag").touch()
+        let_go(process)
         visitor.expect_answer("after")
         expect(page.locator(".said:not(.growing)")).to_have_text(["before", "after"])
         expect(page.locator(".unsent")).to_have_count(0)

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perdure.testing.telegram import Fault, LocalTelegram
+from support.chat_folders import chat_workspace
 from support.gateway import GatewayProcess, Person
 from support.keepers import kill_all_processes
 from support.operator_client import Operator
@@ -40,12 +41,14 @@ class BusyGateway(Struct):
 @contextmanager
 def busy_gateway(folder: Path) -> Iterator[BusyGateway]:
     """Make a busy gateway: killed once in the middle, with Telegram unreachable since then."""
-    job, work = folder / "job", folder / "work"
-    for pipe in (job, work):
-        os.mkfifo(pipe)
     with LocalTelegram() as telegram:
         with telegram_gateway(folder / "home", telegram) as process:
-            _prepare_before_kill(process, telegram, job, work)
+            job, work = (
+                chat_workspace(process.home, f"agent:main:web:dm:{chat}") / "pipe" for chat in ("jobs", "work")
+            )
+            for pipe in (job, work):
+                os.mkfifo(pipe)
+            _prepare_before_kill(process, telegram)
             process.kill()
         with telegram_gateway(folder / "home", telegram, PLATFORMS__TELEGRAM__BASE_URL=UNREACHABLE_URL) as process:
             (told,) = telegram.texts(telegram.person("bob"))
@@ -59,11 +62,11 @@ def busy_gateway(folder: Path) -> Iterator[BusyGateway]:
                 kill_all_processes(folder)
 
 
-def _prepare_before_kill(process: GatewayProcess, telegram: LocalTelegram, job: Path, work: Path) -> None:
+def _prepare_before_kill(process: GatewayProcess, telegram: LocalTelegram) -> None:
     person = Person(process, "home")
     person.say("step look 0s\nsay: All done.")
     person.wait_for_replies(1)
-    _start_questions_and_jobs(process, job)
+    _start_questions_and_jobs(process)
     telegram.write("let me in", sender="bob")
     wait_for("Bob was told a code", lambda: telegram.texts(telegram.person("bob")))
     telegram.write("step long 1000s", thread=telegram.topic())
@@ -73,13 +76,13 @@ def _prepare_before_kill(process: GatewayProcess, telegram: LocalTelegram, job: 
     telegram.write("say: The report is ready.")
     assert lost.reached.wait(30), "a reply is on its way"
     busy = Person(process, "work")
-    busy.say(f"step look 0s\nstep compare 0s\nrun: cat {work}\nstep check 0s\nsay: Compared.")
+    busy.say("step look 0s\nstep compare 0s\nrun: cat pipe\nstep check 0s\nsay: Compared.")
     busy.wait_for_event("the command runs", tool="shell", state="started")
 
 
-def _start_questions_and_jobs(process: GatewayProcess, job: Path) -> None:
+def _start_questions_and_jobs(process: GatewayProcess) -> None:
     jobs, asking, danger = Person(process, "jobs"), Person(process, "asking"), Person(process, "danger")
-    jobs.say(f"background: echo begun; cat {job}")
+    jobs.say("background: echo begun; cat pipe")
     asking.say("ask: Which way? | Left | Right")
     danger.say("danger: rm -rf /srv/old")
     jobs.wait_for_replies(1)
