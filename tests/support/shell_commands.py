@@ -16,7 +16,7 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.tools import keeper
 from perdure.tools.keeper import CommandRunning
 from perdure.tools.keeper.directory import session_processes
-from support.chat_folders import workspaces
+from support.chat_folders import chat_workspace, workspaces
 from support.gateway import GatewayProcess
 from support.keepers import end_all_commands
 from support.waiting import eventually, wait_for
@@ -73,8 +73,8 @@ class ShellCommands:
         return sum(len(file.read_text().splitlines()) for file in files if file.exists())
 
     def release(self) -> None:
-        """Let the held command come to its end."""
-        for place in workspaces(self.home):
+        """Let the held command come to its end; the one of a `Person` may not have a workspace yet."""
+        for place in workspaces(self.home) or [chat_workspace(self.home)]:
             (place / "go").touch()
 
     def directories(self) -> list[Path]:
