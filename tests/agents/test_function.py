@@ -1,6 +1,6 @@
 """An async function as an agent: what its steps give, what a crash makes of them, and what it may not do.
 
-Drives `agents/custom/function`, `agents/custom/steps` and `agents/custom/steps`.
+Drives `agents/custom/function` and `agents/custom/steps`.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ async def test_going_back_ends_at_a_summary(gateway: StoreGateway) -> None:
     assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("done", "three")
     assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("summed")
     fourth = await gateway.begins_turn("four")
-    assert await known(gateway, fourth) == [texts.compaction.summary_note("one and two"), "four"]
+    assert await known(gateway, fourth) == [texts.agents.summary_note("one and two"), "four"]
 
 
 async def test_turn_that_is_half_summed_up_is_not_taken_back(gateway: StoreGateway) -> None:

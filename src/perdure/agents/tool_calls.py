@@ -26,7 +26,7 @@ async def _refuse_direct_run(use: Use) -> str:
 
 CLARIFY_TOOL = Tool(
     CLARIFY,
-    texts.prompts.CLARIFY,
+    texts.agents.CLARIFY,
     _refuse_direct_run,
     Effect.PURE,
     {

@@ -128,7 +128,7 @@ class _TerminalChat:
             case "message" if data["author"] == "agent":
                 self._print_line(data["text"])
                 for file in data.get("attachments", []):
-                    self._print_status(texts.attachments.download_hint(file["name"], file["size"], file["id"]))
+                    self._print_status(texts.files.download_hint(file["name"], file["size"], file["id"]))
                 if self._last_moves.get(data["turn"]) in FINAL_MOVES:
                     self._final_positions[data["turn"]] = data["position"]
             case "turn":

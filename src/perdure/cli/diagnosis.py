@@ -41,12 +41,12 @@ def _sandbox_findings(settings: Settings) -> Iterator[DoctorFinding]:
     yield DoctorFinding("wrong" if sandbox.reason else "fine", "sandbox", sandbox.summary)
     wanted = settings.tools.sandbox_network
     if sandbox.is_on and sandbox.network != wanted:
-        yield DoctorFinding("wrong", "network", texts.doctor.network_differs(wanted, sandbox.network))
+        yield DoctorFinding("wrong", "network", texts.cli.doctor_network_differs(wanted, sandbox.network))
     yield from (DoctorFinding("note", "reachable", each) for each in sandbox.reachable)
     yield from (DoctorFinding("note", "limits", each) for each in sandbox.enforced_limits)
     if settings.tools.approvals == "off":
         level: Literal["note", "danger"] = "note" if sandbox.is_on else "danger"
-        yield DoctorFinding(level, "approvals", texts.doctor.approvals_off(sandboxed=sandbox.is_on))
+        yield DoctorFinding(level, "approvals", texts.cli.doctor_approvals_off(sandboxed=sandbox.is_on))
 
 
 def _try_sandbox(settings: Settings) -> SandboxInForce:
@@ -61,7 +61,7 @@ def _try_sandbox(settings: Settings) -> SandboxInForce:
 def _mode_findings(settings: Settings) -> Iterator[DoctorFinding]:
     """Files of the home that others than its owner can use."""
     if not settings.home.is_dir():
-        yield DoctorFinding("note", "files", texts.doctor.no_home(str(settings.home)))
+        yield DoctorFinding("note", "files", texts.cli.doctor_no_home(str(settings.home)))
         return
     secret = [settings.home, *(settings.home / name for name in ("token", "config.toml", "perdure.db", "lock"))]
     secret += [settings.home / name for name in ("keepers", "attachments", "chats", "agent-home")]
@@ -69,14 +69,14 @@ def _mode_findings(settings: Settings) -> Iterator[DoctorFinding]:
     for path in exposed:
         wanted = "700" if path.is_dir() else "600"
         yield DoctorFinding(
-            "wrong", "files", texts.doctor.open_to_others(str(path), path.stat().st_mode & 0o777, wanted)
+            "wrong", "files", texts.cli.doctor_open_to_others(str(path), path.stat().st_mode & 0o777, wanted)
         )
     if not exposed:
-        yield DoctorFinding("fine", "files", texts.doctor.FILES_PRIVATE)
+        yield DoctorFinding("fine", "files", texts.cli.DOCTOR_FILES_PRIVATE)
 
 
 def _sharing_findings(settings: Settings) -> Iterator[DoctorFinding]:
     if shares_workspace(settings):
-        yield DoctorFinding("note", "workspace", texts.doctor.shared_workspace(str(settings.shared_workspace)))
+        yield DoctorFinding("note", "workspace", texts.cli.doctor_shared_workspace(str(settings.shared_workspace)))
     else:
-        yield DoctorFinding("fine", "workspace", texts.doctor.OWN_WORKSPACES)
+        yield DoctorFinding("fine", "workspace", texts.cli.DOCTOR_OWN_WORKSPACES)

@@ -26,7 +26,7 @@ def doctor(json: JsonOption = False) -> None:
     if json:
         print_json({"well": not wrong, "findings": found})
     else:
-        print_lines(*(texts.doctor.line(each.level, each.about, each.text) for each in found))
-        print_lines(texts.doctor.problems(len(wrong)) if wrong else texts.doctor.ALL_WELL)
+        print_lines(*(texts.cli.doctor_line(each.level, each.about, each.text) for each in found))
+        print_lines(texts.cli.doctor_problems(len(wrong)) if wrong else texts.cli.DOCTOR_ALL_WELL)
     if wrong:
         raise typer.Exit(1)

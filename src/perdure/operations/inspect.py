@@ -176,7 +176,7 @@ def _preview(preview: StoredPreview) -> str:
 
 def _entry_detail(entry: Entry) -> str:
     if isinstance(entry, ModelFailed):
-        said = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
+        said = texts.agents.failed_request(entry.number, entry.status, entry.said, entry.wait)
         return f"step {entry.step}, model {entry.model}: {said}"
     fields = msgspec.to_builtins(entry)
     if isinstance(entry, ModelAnswered):

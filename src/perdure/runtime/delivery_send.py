@@ -153,8 +153,8 @@ class DeliverySend:
             await self._store.outbox.send_as_new_message(row, now, problem=problem)
         elif file is not None:
             place = self._attachments.find(file.path)
-            words = texts.attachments.cannot_be_sent_here(row.text, file.name, str(place)) if place else ""
-            words = words or texts.attachments.lost_before_sending(row.text, file.name)
+            words = texts.files.files_cannot_be_sent_here(row.text, file.name, str(place)) if place else ""
+            words = words or texts.files.file_lost_before_sending(row.text, file.name)
             await self._store.outbox.replace_file_with_text(row, words, now, problem=problem)
         else:
             await self._store.outbox.record_refused(row, now, problem=problem)
@@ -165,7 +165,7 @@ def _outbound_with_file(
 ) -> Outbound:
     """Return the message with the file; where the file cannot be sent, a text that says where the file is."""
     if path is None:
-        return row.outbound(texts.attachments.lost_before_sending(text, file.name))
+        return row.outbound(texts.files.file_lost_before_sending(text, file.name))
     if not can.files or (can.max_file is not None and file.size > can.max_file):
-        return row.outbound(texts.attachments.cannot_be_sent_here(text, file.name, str(path)))
+        return row.outbound(texts.files.files_cannot_be_sent_here(text, file.name, str(path)))
     return replace(row.outbound(text), file=LocalFile(str(path), file.name, file.media_type, file.size))

@@ -129,7 +129,7 @@ def next_causes(tx: Tx, key: str) -> list[Cause]:
     row = inbox.insert(tx, inbound, "", key, goal.session, "wish", event=f"goal:{goal.id}:{number}")
     if row is None:
         return []  # this turn has begun before
-    note = texts.goals.turn_note(number, goal.budget)
+    note = texts.chat_commands.goal_turn_note(number, goal.budget)
     command = _command_of_goal(tx, key, goal) if number == 1 else None
     files = attachments.as_attachments(tx, command) if command else ()
     return [
@@ -155,7 +155,9 @@ def _end_if_over(tx: Tx, key: str, goal: Goal) -> bool:
     if goal.turns < goal.budget:
         return False
     _close(tx, goal, GoalState.SPENT)
-    notice = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
+    notice = OutboxReply(
+        split_session_key(key)[1], f"{goal.id}.spent", (texts.chat_commands.goal_budget_spent(goal.budget),)
+    )
     outbox.enqueue(tx, key, None, notice)
     return True
 

@@ -314,7 +314,9 @@ def _report(tx: Tx, process: Process, event: str, text: str, kind: InboxKind, *,
     left = session is None or session.id != process.session or session.state is not SessionState.OPEN
     if left or not starter_allowed:
         notice = OutboxReply(
-            address, f"{process.id}.{event}", (texts.background.label(background_number(process.key), text),)
+            address,
+            f"{process.id}.{event}",
+            (texts.chat_commands.background_label(background_number(process.key), text),),
         )
         outbox.enqueue(tx, process.key, None, notice)
         return "notice"

@@ -242,7 +242,7 @@ def _notify_key(key: str) -> Transaction[None]:
         if not untold:
             return  # another gateway has told the chat
         tx.run("UPDATE leases SET untold = 0 WHERE key = :key", key=key)
-        notice = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.queue.expired(untold),))
+        notice = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.turns.messages_expired(untold),))
         outbox.enqueue(tx, key, None, notice)
 
     return transaction

@@ -106,11 +106,11 @@ def _read(workspace: Workspace, path: str, offset: int, limit: int) -> str:
     name = location.name
     with translate_file_errors(name):
         if stat.S_ISDIR(location.stat().st_mode):
-            return texts.file_tools.folder_listing(name, *list_folder(location))
+            return texts.files.folder_listing(name, *list_folder(location))
         lines = read_lines(location, offset, limit)
     if offset > max(lines.total, 1):
-        raise ToolFailed(texts.file_tools.no_such_line(name, offset, lines.total, lines.whole))
-    return texts.file_tools.excerpt(name, lines.text, lines.first, lines.last, lines.total, whole=lines.whole)
+        raise ToolFailed(texts.files.no_such_line(name, offset, lines.total, lines.whole))
+    return texts.files.excerpt(name, lines.text, lines.first, lines.last, lines.total, whole=lines.whole)
 
 
 def _write_tool(open_workspace: OpenWorkspace) -> Tool:
@@ -128,7 +128,7 @@ def _write_tool(open_workspace: OpenWorkspace) -> Tool:
 def _write(workspace: Workspace, path: str, content: bytes) -> str:
     with workspace.locked(path) as location:
         replace_file(location, content)
-    return texts.file_tools.written(location.name, len(content))
+    return texts.files.written(location.name, len(content))
 
 
 def _edit_tool(open_workspace: OpenWorkspace) -> Tool:
@@ -153,9 +153,9 @@ def _edit(workspace: Workspace, path: str, old: str, new: str, *, every: bool) -
         old, new = _with_line_ends_of(text, old, new)
         count, lines = _occurrences(text, old)
         if old == new or not count or (count > 1 and not every):
-            raise ToolFailed(texts.file_tools.not_edited(location.name, count, lines, same=old == new))
+            raise ToolFailed(texts.files.not_edited(location.name, count, lines, same=old == new))
         replace_file(location, text.replace(old, new).encode())
-    return texts.file_tools.edited(location.name, count, lines)
+    return texts.files.edited(location.name, count, lines)
 
 
 def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
@@ -224,10 +224,10 @@ def _search_result(under: str, pattern: str, job: JobResult, seconds: float) -> 
     ]
     ends = [each for each in lines if isinstance(each, SearchSummary)]
     if not ends:  # the search was ended; the matches that it wrote until then are complete
-        raise ToolFailed(texts.file_tools.search_aborted(pattern, seconds, job.error, matches))
+        raise ToolFailed(texts.files.search_aborted(pattern, seconds, job.error, matches))
     if ends[0].bad:
-        raise ToolFailed(texts.file_tools.bad_pattern(pattern, ends[0].bad))
-    return texts.file_tools.search_results(
+        raise ToolFailed(texts.files.bad_pattern(pattern, ends[0].bad))
+    return texts.files.search_results(
         matches, under, ends[0].files, large=ends[0].large, full=ends[0].full, late=ends[0].late
     )
 

@@ -43,7 +43,7 @@ ProcessAction = Literal["list", "poll", "log", "wait", "write", "kill"]
 def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
     """The tool `process`. It is `keyed`: a call that is repeated with the same key acts once."""
 
-    @tool(name="process", effect=Effect.KEYED, description=texts.prompts.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
+    @tool(name="process", effect=Effect.KEYED, description=texts.agents.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
     async def process(
         action: ProcessAction,
         use: Use,
@@ -137,7 +137,7 @@ def _output_page(directory: Path, offset: int) -> str:
 async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
     """Write to the input of a process, once: after an interrupted call, nobody knows how much was written."""
     if not isinstance(keeper.read_status(directory), CommandRunning):
-        raise ToolFailed(texts.shell.NOT_RUNNING)
+        raise ToolFailed(texts.processes.COMMAND_NOT_RUNNING)
     if not await run_in_thread(lambda: _mark_written(directory, key)):
         raise OutcomeUnknown(texts.processes.INPUT_OUTCOME_UNKNOWN)
     if text:

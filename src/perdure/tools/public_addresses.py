@@ -45,7 +45,7 @@ async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress
     found = await run_in_thread(lambda: _addresses(host, port))
     for address in found:
         if not permits(address):
-            raise ToolFailed(texts.fetch.not_public(host, str(address)))
+            raise ToolFailed(texts.tool_calls.fetch_not_public(host, str(address)))
     return found
 
 
@@ -56,5 +56,5 @@ def _addresses(host: str, port: int) -> list[IpAddress]:
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise ToolFailed(texts.fetch.unknown_host(host)) from error
+        raise ToolFailed(texts.tool_calls.fetch_unknown_host(host)) from error
     return list(dict.fromkeys(ip_address(answer[4][0]) for answer in answers))

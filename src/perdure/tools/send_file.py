@@ -52,7 +52,7 @@ def send_file_tool(
 
         sent = await run_in_thread(copy_file)
         use.send_file(sent)
-        return texts.attachments.will_be_sent(sent.name, sent.size)
+        return texts.files.file_will_be_sent(sent.name, sent.size)
 
     return as_tool(send_file)
 
@@ -63,6 +63,6 @@ def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: s
     try:
         saved = attachments.copy(attachment_id, name, source, MAX_FILE_BYTES)
     except (FileTooLarge, AttachmentQuotaReached) as error:
-        raise ToolFailed(texts.attachments.not_sent(name, error.message)) from error
+        raise ToolFailed(texts.files.file_not_sent(name, error.message)) from error
     media_type = guess_type(name)[0] or UNKNOWN_MEDIA_TYPE
     return SentFile(attachment_id, name, media_type, saved.size, saved.path, caption)

@@ -111,14 +111,14 @@ def shell_tool(
 ) -> Tool:
     """The tool `shell`; `guard` says why a person must approve a command, if one must."""
 
-    @tool(name=name, effect=Effect.ATTACHED, description=texts.prompts.SHELL, timeout=UNLIMITED_SECONDS)
+    @tool(name=name, effect=Effect.ATTACHED, description=texts.agents.SHELL, timeout=UNLIMITED_SECONDS)
     async def shell(
         command: str,
         use: Use,
         timeout: float | None = None,
-        background: Annotated[bool, texts.prompts.SHELL_BACKGROUND] = False,
-        notify_on_complete: Annotated[bool, texts.prompts.SHELL_NOTIFY] = True,
-        watch_patterns: Annotated[Sequence[str], texts.prompts.SHELL_WATCH] = (),
+        background: Annotated[bool, texts.agents.SHELL_BACKGROUND] = False,
+        notify_on_complete: Annotated[bool, texts.agents.SHELL_NOTIFY] = True,
+        watch_patterns: Annotated[Sequence[str], texts.agents.SHELL_WATCH] = (),
     ) -> str:
         folders = await environment.folders(use.session_key)
         if background:
@@ -147,7 +147,7 @@ async def _make_call_directory(keepers: Path, key: str) -> None:
     try:
         await run_in_thread(lambda: keeper.make_directory(call_directory(keepers, key)))
     except OSError as error:
-        raise ToolFailed(texts.shell.not_started(str(error))) from error
+        raise ToolFailed(texts.processes.command_not_started(str(error))) from error
 
 
 async def start_in_background(
@@ -193,13 +193,13 @@ async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Pat
     directory = last_call_directory(first)
     match await keeper.wait_for_status(directory, timeouts):
         case CommandMissing():
-            raise OutcomeUnknown(texts.shell.FILES_GONE)
+            raise OutcomeUnknown(texts.processes.COMMAND_FILES_GONE)
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case CommandUnclaimed():
             await _start_shielded(directory, spec, timeouts)
         case CommandNeverStarted():
-            raise ToolFailed(texts.shell.not_started(texts.shell.CANCELLED_BEFORE_START))
+            raise ToolFailed(texts.processes.command_not_started(texts.processes.CANCELLED_BEFORE_START))
     return directory
 
 
@@ -224,16 +224,16 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
             lost = status.seen - status.kept
             if status.kept and size == 0:
                 output = texts.processes.OUTPUT_DELETED
-            return texts.shell.ended(
+            return texts.processes.command_ended(
                 status.exit_code, status.signal, lost, output, cause, middle=size == status.seen
             )
         case CommandLost(problem):
             output, _ = await _read_output(directory, timeouts)
-            raise OutcomeUnknown(texts.shell.lost(problem, output))
+            raise OutcomeUnknown(texts.processes.command_lost(problem, output))
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case _:  # it was started, so its files have been removed, all or some
-            raise OutcomeUnknown(texts.shell.FILES_GONE)
+            raise OutcomeUnknown(texts.processes.COMMAND_FILES_GONE)
 
 
 def exit_cause(status: CommandEnded) -> str:
@@ -248,7 +248,7 @@ async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, 
             lambda: (output_excerpt(directory), keeper.output_size(directory)), timeouts
         )
     except OSError as error:
-        return texts.shell.output_unreadable(str(error)), None
+        return texts.processes.output_unreadable(str(error)), None
 
 
 def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:

@@ -105,12 +105,12 @@ class Workspace:
             relative = Path(path).expanduser() if path.split("/", 1)[0] == "~" else Path(path)
             resolved = (root / relative).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, no home, a zero byte
-            raise ToolFailed(texts.file_tools.bad_path(path, error)) from error
+            raise ToolFailed(texts.files.bad_path(path, error)) from error
         forbidden = self._gateway_files(root)
         if allow_attachments and resolved in (each.resolve() for each in self._attachments):
             return FileLocation(resolved.parent, (resolved.name,), _shown(resolved), opener=self._opener)
         if not resolved.is_relative_to(root) or self._is_of_the_gateway(resolved, root):
-            raise ToolFailed(texts.file_tools.outside_root(path, str(root)))
+            raise ToolFailed(texts.files.outside_root(path, str(root)))
         return FileLocation(
             root, resolved.relative_to(root).parts, self._name(resolved, root), forbidden, self._opener
         )
@@ -163,9 +163,9 @@ def _file_id(status: os.stat_result) -> FileId:
 def refuse_forbidden(location: FileLocation, status: os.stat_result) -> None:
     """Refuse an opened file that is no regular one, or that is the gateway's own."""
     if not stat.S_ISREG(status.st_mode):
-        raise ToolFailed(texts.file_tools.not_a_file(location.name))
+        raise ToolFailed(texts.files.not_a_file(location.name))
     if _file_id(status) in location.forbidden:
-        raise ToolFailed(texts.file_tools.gateway_file(location.name))
+        raise ToolFailed(texts.files.gateway_file(location.name))
 
 
 @contextmanager
@@ -174,10 +174,10 @@ def translate_file_errors(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolFailed(texts.file_tools.no_such_file(name)) from error
+        raise ToolFailed(texts.files.no_such_file(name)) from error
     except (FileExistsError, NotADirectoryError) as error:
-        raise ToolFailed(texts.file_tools.parent_is_file(name)) from error
+        raise ToolFailed(texts.files.parent_is_file(name)) from error
     except OSError as error:
         if error.errno in _EXCHANGED:
-            raise ToolFailed(texts.file_tools.exchanged(name)) from error
-        raise ToolFailed(texts.file_tools.unusable(name, error.strerror or str(error))) from error
+            raise ToolFailed(texts.files.exchanged(name)) from error
+        raise ToolFailed(texts.files.unusable(name, error.strerror or str(error))) from error

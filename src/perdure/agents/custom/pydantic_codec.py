@@ -111,11 +111,11 @@ def _content_text(item: Any) -> str:
         case TextContent():
             return item.content
         case BinaryContent():
-            return texts.mcp.binary_content(item.media_type, len(item.data))
+            return texts.tool_calls.binary_content(item.media_type, len(item.data))
         case FileUrl():
-            return texts.mcp.resource_link("a file", item.url)
+            return texts.tool_calls.resource_link("a file", item.url)
         case UploadedFile():
-            return texts.mcp.resource_link("a file", item.file_id)
+            return texts.tool_calls.resource_link("a file", item.file_id)
         case _:
             return ""
 

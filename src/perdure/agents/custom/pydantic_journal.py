@@ -160,7 +160,7 @@ class PydanticJournal:
         """The result of a call: the journalled one, or else the tool's, which is journalled first."""
         call = self.context.view.calls.get(self._call_ids.get(wire_id or "", ""))
         if call is None:
-            raise exceptions.ToolFailed(texts.custom_agents.NESTED_CALL_NOT_RUN)
+            raise exceptions.ToolFailed(texts.agents.NESTED_CALL_NOT_RUN)
         if call.ended is None:
             tool = Tool(call.request.tool, "", lambda use: _run_with_key(run, use), effect)
             await self._call_runner(tool).perform(call)
@@ -188,8 +188,8 @@ class PydanticJournal:
         match self.context.view.calls[call.request.id].ended:
             case ToolEnded(outcome="ok", text=text):
                 return text
-            case ToolEnded(outcome="error", text=text) if text.endswith(texts.custom_agents.CALL_AGAIN_HINT):
-                raise exceptions.ModelRetry(text.removesuffix(texts.custom_agents.CALL_AGAIN_HINT).rstrip())
+            case ToolEnded(outcome="error", text=text) if text.endswith(texts.agents.CALL_AGAIN_HINT):
+                raise exceptions.ModelRetry(text.removesuffix(texts.agents.CALL_AGAIN_HINT).rstrip())
             case ToolEnded(text=text):
                 raise exceptions.ToolFailed(text)
             case None:
@@ -212,11 +212,11 @@ async def _run_with_key(run: Callable[[], Awaitable[Any]], use: Use) -> str:
     try:
         return tool_result_text(await run())
     except exceptions.ModelRetry as error:
-        raise ToolFailed(texts.custom_agents.call_again(error.message)) from error
+        raise ToolFailed(texts.agents.call_again(error.message)) from error
     except exceptions.ToolFailed as error:
         raise ToolFailed(error.message) from error
     except (exceptions.CallDeferred, exceptions.ApprovalRequired) as error:
-        raise ToolFailed(texts.custom_agents.DEFERRED_TOOL_NOT_RUN) from error
+        raise ToolFailed(texts.agents.DEFERRED_TOOL_NOT_RUN) from error
     finally:
         _key.reset(token)
 

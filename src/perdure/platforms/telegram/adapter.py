@@ -312,5 +312,5 @@ def _fetch_error(refused: CallRefused) -> PerdureError:
     if refused.code == 429:
         return FetchFailed(refused.message)
     return FetchRefused(
-        texts.platforms.FILE_TOO_LARGE if refused.says("too big") else texts.attachments.GONE_FROM_PLATFORM
+        texts.platforms.FILE_TOO_LARGE if refused.says("too big") else texts.files.GONE_FROM_PLATFORM
     )

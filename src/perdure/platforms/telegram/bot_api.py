@@ -190,7 +190,7 @@ async def _stream_of(*pieces: bytes) -> AsyncGenerator[bytes]:
 
 def _expect_found(status: int) -> None:
     if status in (400, 404, 410):
-        raise FetchRefused(texts.attachments.GONE_FROM_PLATFORM)
+        raise FetchRefused(texts.files.GONE_FROM_PLATFORM)
     if status != 200:
         raise FetchFailed(f"it was answered with {status}")
 

@@ -21,11 +21,11 @@ class GoalCommand:
     async def run(self, command: ChatCommand, arguments: str) -> None:
         if not arguments:
             goal = await self._store.goals.of_key(command.key)
-            text = texts.goals.NO_GOAL if goal is None else _goal_line(goal)
+            text = texts.chat_commands.NO_GOAL if goal is None else _goal_line(goal)
             await self._store.chat_commands.answer(command, text, self._clock())
         elif arguments.lower() == "off":
             await self._store.chat_commands.execute(
-                command, end_goal(command.key), texts.goals.ended, self._clock()
+                command, end_goal(command.key), texts.chat_commands.goal_ended, self._clock()
             )
         else:
             await self._set(command, arguments)
@@ -34,7 +34,7 @@ class GoalCommand:
         now, said = self._clock(), Inbound(command.address, command.message, command.sender, text)
         setting = set_goal(command.key, said, self._budget)
         await self._store.chat_commands.execute(
-            command, setting, lambda busy: texts.goals.started(self._budget, busy=busy), now
+            command, setting, lambda busy: texts.chat_commands.goal_started(self._budget, busy=busy), now
         )
 
     async def status_lines(self, key: str) -> list[str]:
@@ -44,4 +44,4 @@ class GoalCommand:
 
 
 def _goal_line(goal: Goal) -> str:
-    return texts.goals.status(goal.text, goal.state, goal.turns, goal.budget)
+    return texts.chat_commands.goal_status(goal.text, goal.state, goal.turns, goal.budget)

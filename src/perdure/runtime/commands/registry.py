@@ -66,9 +66,9 @@ def command_registry(
         CommandSpec("why", "/why", "explain what became of the last turn, and why", inspect.why, "look"),
         CommandSpec("goal", "/goal [TEXT | off]", "set, show or end what to work towards", goal.run),
         CommandSpec(
-            "queue", texts.queue.USAGE, "show or switch what messages do while I work", queue.queue, "look"
+            "queue", texts.turns.QUEUE_USAGE, "show or switch what messages do while I work", queue.queue, "look"
         ),
-        CommandSpec("steer", texts.queue.STEER_USAGE, "let what is running take this in", queue.steer),
+        CommandSpec("steer", texts.turns.STEER_USAGE, "let what is running take this in", queue.steer),
         CommandSpec(
             "background", BACKGROUND_USAGE, "begin work beside the chat, list it or end it", background.run
         ),
