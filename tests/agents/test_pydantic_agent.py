@@ -1,6 +1,6 @@
 """Agents of pydantic-ai: what their model reads, what is kept of them, and what a turn does that was cut off.
 
-Drives `agents/custom/pydantic_agent`, `agents/custom/pydantic_journal` and `agents/custom/pydantic_codec`.
+Drives `agents/custom/pydantic_agent` and `agents/custom/pydantic_journal`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from perdure.agents.builtin_agent import Bounds
 from perdure.core import texts
 from perdure.core.conversation import build_conversation
 from perdure.core.journal import Entry, ModelAnswered, ModelAsked, TokenUsage, ToolCall, ToolEnded, TurnView
-from perdure.core.recovery.tail import Tail, tail_of
+from perdure.core.recovery.decision import Tail, tail_of
 from perdure.core.roles import ToolRights
 from perdure.errors import ConfigurationError, ModelError, StoreBroken, TurnWaits
 from perdure.testing import Crash, LocalProvider, RecordingTurn

@@ -17,8 +17,7 @@ from perdure.core import texts
 from perdure.core.journal import MessagesJoined, QuestionAsked, TurnCancelled, TurnFinished, TurnInterrupted, fold
 from perdure.core.messages import Inbound, Sender, Stored
 from perdure.core.queue import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
-from perdure.core.session import CancelReason
-from perdure.core.turn import TurnState
+from perdure.core.states import CancelReason, TurnState
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Tx

@@ -22,7 +22,7 @@ from perdure.core.journal import (
     TurnRequeued,
 )
 from perdure.core.messages import Inbound, Sender
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.inbox import InboxKind
 from perdure.store.journal import append
 from perdure.store.leases import holder

@@ -12,9 +12,8 @@ from perdure.core.conversation import build_conversation, turn_views, visible_tu
 from perdure.core.effects import Effect
 from perdure.core.journal import ConversationCompacted, ModelAnswered, ToolEnded, ToolStarted, TurnUndone
 from perdure.core.messages import Attachment, Inbound, Sender
-from perdure.core.session import RecoveryState, SessionState
-from perdure.core.turn import TurnState
-from perdure.operations.personal_export import export_named
+from perdure.core.states import RecoveryState, SessionState, TurnState
+from perdure.operations.personal_data import export_named
 from perdure.operations.transfer import import_sessions
 from perdure.store import session_verbs
 from perdure.store.chat_commands import ChatCommand

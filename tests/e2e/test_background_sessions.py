@@ -15,8 +15,8 @@ from perdure.agents.offline_model import OfflineModel
 from perdure.core import texts
 from perdure.core.address import Address, background_session_key, session_key
 from perdure.core.effects import Effect
+from perdure.core.states import TurnState
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import TurnState
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.messages import Inbound, Sender
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn

@@ -1,6 +1,6 @@
 """Goals: a session works towards one by itself, turn after turn, and only after a turn that completed.
 
-Drives `runtime/commands/goal` and `store/goals`.
+Drives `runtime/commands/session` and `store/goals`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.conversation import NoteMessage, UserMessage, build_conversation
-from perdure.core.states import GoalState
-from perdure.core.turn import TurnState
+from perdure.core.states import GoalState, TurnState
 from perdure.errors import ModelError
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform

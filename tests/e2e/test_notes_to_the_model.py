@@ -12,7 +12,7 @@ import pytest
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import TurnCancelled
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import StopKind
 from support.recovery import HangingAgent, decided_rules, interruption_reasons, was_interrupted_in_step
 from support.recovery_scenario import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core import texts
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving

@@ -14,7 +14,7 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.journal import MessagesJoined, TurnCancelled
 from perdure.core.queue import QUEUE_MODE_NAMES, QueueMode
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
 from support.recovery import AgentHarness, key_of, turn_views, wait_for_replies

@@ -12,7 +12,7 @@ from perdure.agents.offline_model import MAX_FLOOD_CHARS, OfflineModel, ScriptAc
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered
-from perdure.core.recovery.tail import is_final_response
+from perdure.core.recovery.decision import is_final_response
 from perdure.errors import ModelError
 
 pytestmark = pytest.mark.anyio

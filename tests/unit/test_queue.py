@@ -19,7 +19,7 @@ from perdure.core.queue import (
     messages_of_next_turn,
     needs_quiet,
 )
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 
 
 def waiting(*words: str) -> list[WaitingMessage]:

@@ -26,7 +26,7 @@ from perdure.core.journal import (
 )
 from perdure.core.recovery.decision import InterruptionReason
 from perdure.core.recovery.note import LATE_REPLY_MS, note_for_model
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from support.journals import (
     ADA,
     answer_with_calls,

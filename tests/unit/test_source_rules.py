@@ -85,7 +85,7 @@ def owner(node: ast.expr) -> str:
 
 def test_claiming_is_the_only_door_into_running() -> None:
     assert where(calls("TurnClaimed")) == {"store/claims.py"}
-    assert where(names_member("TurnMove", "CLAIMED")) == {"core/entries.py", "core/turn.py", "store/claims.py"}
+    assert where(names_member("TurnMove", "CLAIMED")) == {"core/entries.py", "core/states.py", "store/claims.py"}
     assert where(says(r"UPDATE turns SET state = 'running'")) == set()
     # An import brings back turns that had ended or were cut off, and vets them before.
     assert where(says(r"INSERT INTO turns")) <= {"store/claims.py", "store/transfer.py"}

@@ -20,7 +20,7 @@ from perdure.core.compaction import (
 from perdure.core.context_window import FULL_WINDOW_FRACTION
 from perdure.core.conversation import Conversation, UserMessage
 from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAsked
-from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.core.recovery.decision import is_final_response, is_length_limited
 from perdure.errors import ContextTooLong, ModelError
 
 MAX_SUMMARY_REQUESTS = 5  # for one summary, if the request itself is too long; each sends half of the one before

@@ -13,8 +13,7 @@ from typing import Any, TextIO
 
 import typer
 
-from perdure.cli.chat_client import ChatClient
-from perdure.cli.gateway_client import base_url
+from perdure.cli.gateway_client import ChatClient, base_url
 from perdure.cli.output import ChatOption
 from perdure.config import Settings, load_settings
 from perdure.core import texts
@@ -194,6 +193,4 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def chat(name: ChatOption = "terminal") -> None:
     """Talk to the running gateway, in the terminal."""
-    from perdure.cli.chat import run_chat  # loads the HTTP client
-
     raise typer.Exit(asyncio.run(run_chat(load_settings(), name)))

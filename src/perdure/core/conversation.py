@@ -25,7 +25,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment
-from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.core.recovery.decision import is_final_response, is_length_limited
 
 
 class AttachedFile(Struct, frozen=True):

@@ -36,7 +36,7 @@ from perdure.store.api import Store
 from perdure.store.attachments import PendingAttachment, StoredAttachment
 from perdure.store.ids import Clock
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
-from perdure.tools.threads import run_in_thread
+from perdure.tools.blocking_jobs import run_in_thread
 
 log = Log("uploads")
 

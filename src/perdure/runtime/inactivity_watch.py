@@ -19,7 +19,7 @@ from perdure.core.inactivity import (
     inactivity_response,
 )
 from perdure.core.messages import Outbound, Receipt
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.errors import SendRefused
 from perdure.logs import Log
 from perdure.platforms.api import Adapter

@@ -33,8 +33,7 @@ from perdure.core.recovery.decision import (
     RecoveryRule,
 )
 from perdure.core.roles import OPERATOR
-from perdure.core.session import CancelReason, SessionState
-from perdure.core.states import RunEnding
+from perdure.core.states import CancelReason, RunEnding, SessionState
 from perdure.logs import Log
 from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun

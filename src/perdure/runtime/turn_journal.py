@@ -12,13 +12,13 @@ from perdure.core.delivery import split_reply
 from perdure.core.journal import Entry, JournalRecord, QuestionAsked, ToolEnded, TurnInterrupted, TurnView, fold
 from perdure.core.messages import Button, Pick, question_id, question_reply_id
 from perdure.core.queue import QueueRules
-from perdure.core.recovery.tail import times_asked
+from perdure.core.recovery.decision import times_asked
 from perdure.errors import TurnMoved
 from perdure.runtime.backoff import retry_while_unavailable
 from perdure.runtime.gateway_run import GatewayRun
+from perdure.store.authorisation import MayJoin
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
-from perdure.store.turn_rights import MayJoin
 
 T = TypeVar("T")
 

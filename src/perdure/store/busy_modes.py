@@ -5,8 +5,7 @@ from __future__ import annotations
 from perdure.core import texts
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queue import Fate, QueueMode, interrupts_turn
-from perdure.core.session import CancelReason
-from perdure.core.states import InboxState
+from perdure.core.states import CancelReason, InboxState
 from perdure.store import outbox, sessions, transitions
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Tx

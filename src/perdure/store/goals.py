@@ -15,10 +15,8 @@ from perdure.core.address import split_session_key
 from perdure.core.commands import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
-from perdure.core.session import SessionState
-from perdure.core.states import GoalState
+from perdure.core.states import GoalState, SessionState, TurnState
 from perdure.core.storable_text import to_json
-from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, outbox
 from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Transaction, Tx

@@ -10,8 +10,7 @@ from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.entries import Cause
 from perdure.core.messages import Inbound, Sender
-from perdure.core.session import SessionState
-from perdure.core.states import InboxState
+from perdure.core.states import InboxState, SessionState
 from perdure.store import inbox, outbox
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Row, Tx

@@ -22,8 +22,8 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.file_names import safe_file_name
 from perdure.errors import AttachmentQuotaReached, FileTooLarge
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.file_contents import sync_directory
-from perdure.tools.threads import run_in_thread
 
 ATTACHMENTS_FOLDER = "attachments"
 PART_FILE = ".part"

@@ -16,6 +16,7 @@ from perdure.core.states import ProcessState
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, shell
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.file_contents import sync_directory
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
@@ -27,9 +28,7 @@ from perdure.tools.keeper import (
     CommandStatus,
     CommandUnreadable,
 )
-from perdure.tools.process_records import ProcessRecord, ProcessRecords
-from perdure.tools.shell import call_directory
-from perdure.tools.threads import run_in_thread
+from perdure.tools.shell import ProcessRecord, ProcessRecords, call_directory
 
 TAIL_BYTES = 4000  # of output, in every answer but that of `log`
 LOG_BYTES = 20_000  # of output, in one answer of `log`

@@ -8,17 +8,18 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.core.effects import Effect
+from perdure.core.states import ProcessState
 from perdure.core.tools import ApprovalGuard, Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, output_patterns
-from perdure.tools.chat_folders import ChatFolders, FindFolders
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
     DEFAULT_TIMEOUTS,
@@ -33,9 +34,42 @@ from perdure.tools.keeper import (
     LaunchSpec,
     StatusTimeouts,
 )
-from perdure.tools.process_records import ProcessRecords
 from perdure.tools.sandbox.in_force import SandboxInForce
-from perdure.tools.threads import run_in_thread
+from perdure.tools.workspace import ChatFolders, FindFolders
+
+
+class ProcessRecord(Struct, frozen=True):
+    """A background process in the store."""
+
+    id: str
+    directory: str  # the name of its first directory
+    command: str
+    state: ProcessState
+    started_at: int
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+class ProcessRecords(Protocol):
+    """The background processes of all chats. A call, named by its key, sees those of its own chat only."""
+
+    async def record(
+        self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
+    ) -> str:
+        """Record the process that a call is about to start, or has started before; return its id.
+
+        After return: the record is durable, and outlives its turn.
+        """
+
+    async def mark_started(self, process: str) -> None:
+        """Record that a process was started: from now on the gateway watches its output and its end."""
+
+    async def forget(self, process: str) -> None:
+        """Remove the record of a process that was not started and never will be."""
+
+    async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
+        """The processes of the chat, running ones first."""
+
 
 POLL_SECONDS = 10.0  # between two checks for new output
 UNLIMITED_SECONDS = 10 * 365 * 86400.0  # the keeper ends a command in time: no other timeout is needed

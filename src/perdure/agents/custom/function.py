@@ -23,7 +23,7 @@ from perdure.agents.custom.steps import RecordedSteps, StepContext
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, UserMessage, build_conversation
 from perdure.core.journal import MessagesJoined, ModelAnswered, TurnBegan, TurnCancelled, TurnView
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepChanged
 
 AgentFunction = Callable[[StepContext], Awaitable[str]]

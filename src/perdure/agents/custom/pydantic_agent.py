@@ -35,8 +35,7 @@ from pydantic_ai.usage import UsageLimits
 from perdure.agents.api import ModelRequest, Reply, TurnContext
 from perdure.agents.builtin_agent import Bounds, Finish, next_action
 from perdure.agents.custom.guard import GuardedTurn
-from perdure.agents.custom.pydantic_codec import reply_text
-from perdure.agents.custom.pydantic_journal import PydanticJournal
+from perdure.agents.custom.pydantic_journal import PydanticJournal, reply_text
 from perdure.agents.custom.steps import DECLARABLE_EFFECTS
 from perdure.agents.providers.completeness import watch_streams
 from perdure.agents.providers.message_codec import to_provider_messages

@@ -20,7 +20,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from perdure.core import texts
 from perdure.core.journal import ModelAnswered
-from perdure.core.recovery.tail import STOPPED_FINISH_REASONS
+from perdure.core.recovery.decision import STOPPED_FINISH_REASONS
 from perdure.errors import ModelCallFailed
 
 FINISH_DETAIL = "finish_reason"  # where the library keeps the provider's own finish reason

@@ -39,7 +39,7 @@ from perdure.agents.providers.window_probe import ModelWindow, WindowProbe
 from perdure.core import texts
 from perdure.core.context_window import ContextRefusal, KnownWindow, parse_refusal
 from perdure.core.journal import ModelAnswered
-from perdure.core.redaction import redact
+from perdure.core.printable_text import redact
 from perdure.errors import ConfigurationError, ModelCallFailed
 from perdure.http_limits import bound_answers
 

@@ -19,8 +19,8 @@ from perdure.core.journal import (
     TurnFailed,
     TurnView,
 )
-from perdure.core.recovery.tail import Tail, tail_of
-from perdure.core.session import CancelReason
+from perdure.core.recovery.decision import Tail, tail_of
+from perdure.core.states import CancelReason
 
 LATE_REPLY_MS = 3_600_000  # a reply that comes later than this after its question gets a note
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from perdure.core.commands import GOAL_GIVEN_UP, GOAL_REACHED
-from perdure.core.session import SessionState
-from perdure.core.states import GoalState
+from perdure.core.states import GoalState, SessionState
 from perdure.core.texts import agents, phrases, questions, recovery
 
 

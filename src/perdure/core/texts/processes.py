@@ -9,7 +9,7 @@ from perdure.core.texts import phrases
 
 
 def command_not_started(reason: str) -> str:
-    return f"The command was not started: {reason.strip().rstrip('.') or 'its keeper command_ended at once'}."
+    return f"The command was not started: {reason.strip().rstrip('.') or 'its keeper ended at once'}."
 
 
 def command_start_unknown(reason: str) -> str:

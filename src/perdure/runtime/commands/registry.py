@@ -10,11 +10,9 @@ from perdure.core import texts
 from perdure.core.queue import QueueRules
 from perdure.runtime.access import Access
 from perdure.runtime.commands.background import BACKGROUND_USAGE, BackgroundCommand, RunByName
-from perdure.runtime.commands.goal import GoalCommand
 from perdure.runtime.commands.inspect import InspectCommands
 from perdure.runtime.commands.queue import QueueCommand
-from perdure.runtime.commands.restart import RestartCommand
-from perdure.runtime.commands.session import ApprovalCommands, SessionCommands
+from perdure.runtime.commands.session import ApprovalCommands, GoalCommand, RestartCommand, SessionCommands
 from perdure.runtime.commands.spec import CommandSpec, GatewayControl
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner

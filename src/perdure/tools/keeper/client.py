@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perdure.core import texts
 from perdure.errors import ToolFailed
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.keeper.directory import (
     RECORD_VERSION,
     boot_id,
@@ -35,7 +36,6 @@ from perdure.tools.keeper.status import (
     read_claim,
     read_status,
 )
-from perdure.tools.threads import run_in_thread
 
 _Watch = Callable[[int, Callable[[], None]], object]
 _Forget = Callable[[int], object]

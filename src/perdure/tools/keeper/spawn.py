@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from perdure.core import texts
 from perdure.errors import OutcomeUnknown, ToolFailed
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.descriptor_limit import INHERITED_LIMIT
 from perdure.tools.keeper.directory import RECORD_VERSION, SANDBOX_VERSION, fs_encode, replace_record
 from perdure.tools.keeper.status import (
@@ -27,7 +28,6 @@ from perdure.tools.keeper.status import (
     retry_os_errors,
     wait_for_status,
 )
-from perdure.tools.threads import run_in_thread
 
 KEEPER_PROGRAM = Path(__file__).with_name("program.py")
 _RESERVED_BYTES = 4096  # of disk space for the result, reserved before the start

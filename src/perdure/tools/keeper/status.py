@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import texts
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.file_contents import sync_directory
 from perdure.tools.keeper.directory import RECORD_VERSION, boot_id, claim_directory, is_process_alive, process_stat
-from perdure.tools.threads import run_in_thread
 
 _RETRY_SECONDS = 0.5  # between two attempts at files that cannot be read
 
