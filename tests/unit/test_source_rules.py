@@ -99,8 +99,8 @@ def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
 @pytest.mark.parametrize(
     ("verbs", "rooms"),
     [
-        pytest.param(("send", "edit"), {"delivery_send", "turn_display", "inactivity_watch"}, id="messages"),
-        pytest.param(("find_sent",), {"delivery_send"}, id="looking back"),
+        pytest.param(("send", "edit"), {"delivery", "turn_display", "inactivity_watch"}, id="messages"),
+        pytest.param(("find_sent",), {"delivery"}, id="looking back"),
         pytest.param(("glimpse",), {"turn_display"}, id="what is of the moment"),
         pytest.param(("notice",), {"drain", "inactivity_watch"}, id="what nobody owes"),
     ],
