@@ -125,6 +125,10 @@ class NotStored(StoreError):
     """An event was not stored: something failed that nobody foresaw. The platform may hand it over again."""
 
 
+class ContentDamaged(StoreError):
+    """The bytes of a file in the database are not those that were written, or not there any more."""
+
+
 class StoreBroken(StoreError):
     """The outcome of a write is unknown: the disk failed to sync. Nothing more is written by this process."""
 

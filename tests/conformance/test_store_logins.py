@@ -6,6 +6,7 @@ Drives `store/logins` and `store/backends/read_only`.
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.core.logins import ALL_SCOPES, Login, LoginKind, Scope
 from perdure.core.messages import Sender
@@ -37,6 +38,11 @@ async def added(gateway: StoreGateway, login: Login = ANN, expires_at: int | Non
     found = await find(gateway, f"digest of {login.name}")
     assert found is not None
     return found
+
+
+async def home(gateway: StoreGateway) -> Login:
+    """The login by the token of a gateway's home."""
+    return replace(HOME, id=await gateway.store.logins.record_home("abc", HOME, "digest of home"))
 
 
 async def with_settable_clock(gateway: StoreGateway) -> SettableClock:
@@ -81,7 +87,7 @@ async def test_name_is_taken_until_its_login_has_expired(gateway: StoreGateway) 
 async def test_cookie_has_what_its_token_has_and_goes_with_it(gateway: StoreGateway) -> None:
     logins, token = gateway.store.logins, await added(gateway)
     await logins.add_cookie(token.login, "cookie", MONTH_MS)
-    await logins.add_cookie(HOME, "cookie of the home", MONTH_MS)
+    await logins.add_cookie(await home(gateway), "cookie of the home", MONTH_MS)
     cookie = await find(gateway, "cookie", LoginKind.COOKIE)
     assert cookie is not None
     assert (cookie.token, cookie.scopes, cookie.person) == (token.id, token.scopes, token.person)
@@ -89,8 +95,26 @@ async def test_cookie_has_what_its_token_has_and_goes_with_it(gateway: StoreGate
     assert not await logins.revoke("phone")
     assert await find(gateway, "cookie", LoginKind.COOKIE) is None
     left = await find(gateway, "cookie of the home", LoginKind.COOKIE)
-    assert left is not None and left.token is None
-    assert await logins.tokens() == []
+    assert left is not None and left.login.name == "home"
+    assert [each.name for each in await logins.tokens()] == ["home:abc"]
+
+
+async def test_b165_token_of_a_home_is_a_row_until_the_home_has_another_one(gateway: StoreGateway) -> None:
+    logins = gateway.store.logins
+    first = await home(gateway)
+    assert await home(gateway) == first, "the same token again"
+    await logins.add_cookie(first, "cookie", MONTH_MS)
+    found = await find(gateway, "digest of home")
+    assert found is not None and (found.login, found.name) == (first, "home:abc")
+    fewer = HOME.scopes - {Scope.APPROVE}
+    await logins.record_home("abc", replace(HOME, scopes=fewer), "digest of home")
+    cookie = await find(gateway, "cookie", LoginKind.COOKIE)
+    assert cookie is not None and cookie.scopes == fewer, "a cookie follows its token"
+    await logins.record_home("def", HOME, "digest of home")
+    assert [(each.name, each.scopes) for each in await logins.tokens()] == [("home:abc", fewer)], "homes share it"
+    await logins.record_home("abc", HOME, "digest of another")
+    assert await find(gateway, "digest of home") is None
+    assert await find(gateway, "cookie", LoginKind.COOKIE) is None
 
 
 async def test_cookie_ends_with_its_token_or_after_its_time(gateway: StoreGateway) -> None:
@@ -98,13 +122,14 @@ async def test_cookie_ends_with_its_token_or_after_its_time(gateway: StoreGatewa
     logins = gateway.store.logins
     token = await added(gateway, expires_at=clock() + HOUR_SECONDS * 1000)
     await logins.add_cookie(token.login, "short", MONTH_MS)
-    await logins.add_cookie(HOME, "long", MONTH_MS)
+    of_home = await home(gateway)
+    await logins.add_cookie(of_home, "long", MONTH_MS)
     clock.move(HOUR_SECONDS)
     assert await find(gateway, "short", LoginKind.COOKIE) is None
     assert await find(gateway, "long", LoginKind.COOKIE) is not None
     clock.move(MONTH_MS / 1000)
     assert await find(gateway, "long", LoginKind.COOKIE) is None
-    await logins.add_cookie(HOME, "new", MONTH_MS)
+    await logins.add_cookie(of_home, "new", MONTH_MS)
     assert await gateway.query("SELECT digest FROM logins WHERE kind = 'cookie'") == [("new",)], "others are gone"
 
 

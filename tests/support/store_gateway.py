@@ -55,6 +55,8 @@ TABLES = (
     "previews",
     "goals",
     "attachments",
+    "file_contents",
+    "file_chunks",
     "people",
     "pairings",
     "pair_tries",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.agents.api import TurnContext
@@ -13,14 +13,13 @@ from perdure.core.effects import REMEDIES, Effect, Remedy
 from perdure.core.journal import (
     CallProgress,
     ObservedExit,
-    QuestionAnswered,
     ToolEnded,
     ToolOutcome,
     ToolStarted,
-    TurnView,
+    attached_files,
     is_approval,
 )
-from perdure.core.messages import Attachment, SentFile
+from perdure.core.messages import SentFile
 from perdure.core.roles import ToolRights
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
@@ -51,16 +50,8 @@ def refusal(context: TurnContext, rights: ToolRights, tool: str, arguments: Mapp
 
 def _sent_paths(context: TurnContext, person: str) -> set[str]:
     """The paths of the files that a person has sent in this conversation."""
-    files = (file for view in (*context.history, context.view) for file in _files_of(view, person))
-    return {path for file in files if (path := context.find(file)) is not None}
-
-
-def _files_of(view: TurnView, person: str) -> Iterator[Attachment]:
-    for cause in view.causes:
-        yield from cause.attachments if cause.sender.id == person else ()
-    for record in view.records:
-        if isinstance(record.entry, QuestionAnswered) and record.entry.by.id == person:
-            yield from record.entry.attachments
+    files = (each for view in (*context.history, context.view) for each in attached_files(view))
+    return {path for sender, file in files if sender == person and (path := context.find(file)) is not None}
 
 
 CLARIFY = "clarify"  # the tool that asks a person

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -44,7 +44,7 @@ from perdure.core.entries import (
     encode_entry,
     is_approval,
 )
-from perdure.core.messages import Sender
+from perdure.core.messages import Attachment, Sender
 from perdure.core.states import INITIAL_STATE, TurnState, advance
 
 __all__ = [
@@ -84,6 +84,7 @@ __all__ = [
     "TurnRequeued",
     "TurnUndone",
     "TurnView",
+    "attached_files",
     "decode_entry",
     "encode_entry",
     "fold",
@@ -238,6 +239,15 @@ def joined_messages(view: TurnView) -> dict[str, Sender]:
             case QuestionAnswered(inbox=message, by=by) if message:
                 found[message] = by
     return {message: by for message, by in found.items() if message not in view.returned_messages}
+
+
+def attached_files(view: TurnView) -> Iterator[tuple[str, Attachment]]:
+    """The files that people have sent with the words of a turn, each with the id of its sender."""
+    for cause in view.causes:
+        yield from ((cause.sender.id, file) for file in cause.attachments)
+    for record in view.records:
+        if isinstance(record.entry, QuestionAnswered):
+            yield from ((record.entry.by.id, file) for file in record.entry.attachments)
 
 
 def return_entries(view: TurnView) -> list[MessagesReturned]:

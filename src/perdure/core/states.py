@@ -31,6 +31,14 @@ class AttachmentState(StrEnum):
     FAILED = "failed"
 
 
+class ContentState(StrEnum):
+    """The states of the bytes of an attachment in a database that gateways share."""
+
+    WRITING = "writing"  # no row of an attachment counts on them yet
+    STORED = "stored"
+    ERASED = "erased"  # to be deleted
+
+
 class PreviewState(StrEnum):
     """The states of a message that shows an unfinished answer."""
 

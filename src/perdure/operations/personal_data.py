@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -106,7 +106,20 @@ async def copy_attachments(store: Store, home: Path, document: str, folder: Path
         if file is not None and path is not None:
             _copy(path, folder / file.id)
             count += 1
+        elif file is not None and file.path is not None:
+            count += await _copy_from_database(store, file.id, folder / file.id / Path(file.path).name)
     return count
+
+
+async def _copy_from_database(store: Store, attachment: str, copy: Path) -> bool:
+    """Copy a file that is not in this home. False: the database does not have it either."""
+    content = await store.file_contents.find(attachment)
+    if content is None:
+        return False
+    with _create(copy) as target:
+        async for chunk in store.file_contents.chunks(content):
+            target.write(chunk)
+    return True
 
 
 def _referenced_ids(document: dict[str, Any]) -> dict[str, list[str]]:
@@ -118,14 +131,15 @@ def _referenced_ids(document: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _copy(source_path: Path, folder: Path) -> None:
-    for directory in (folder.parent, folder):
-        directory.mkdir(mode=0o700, exist_ok=True)
-    copy = folder / source_path.name
-    with (
-        source_path.open("rb") as source,
-        os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target,
-    ):
+    with source_path.open("rb") as source, _create(folder / source_path.name) as target:
         shutil.copyfileobj(source, target)
+
+
+def _create(path: Path) -> BinaryIO:
+    """Create a file for its owner alone, in a folder and below another one that are made for it."""
+    for directory in (path.parent.parent, path.parent):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 async def erasure_preview(store: Store, name: str, home: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Stores files in the home: uploads of people, and files that platforms keep for us.
+"""Stores files: uploads of people, and files that platforms keep for us.
 
 Chats do not wait for each other's files. Which files are awaited is read from the store each time: a fetch that a
 crash interrupted is made again, and the tries that failed before count.
@@ -27,6 +27,7 @@ from perdure.errors import (
 )
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
+from perdure.runtime.attachment_cache import AttachmentCache
 from perdure.runtime.backoff import Backoff, retry_while_unavailable
 from perdure.runtime.clocks import DueTimes
 from perdure.runtime.gateway_run import GatewayRun
@@ -35,7 +36,7 @@ from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.api import Store
 from perdure.store.attachments import PendingAttachment, StoredAttachment
 from perdure.store.ids import Clock
-from perdure.tools.attachments import AttachmentFiles, SavedAttachment
+from perdure.tools.attachments import SavedAttachment
 from perdure.tools.blocking_jobs import run_in_thread
 
 log = Log("uploads")
@@ -47,7 +48,7 @@ LEFTOVER_AGE_SECONDS = 86_400.0
 
 
 class Uploads:
-    def __init__(self, store: Store, attachments: AttachmentFiles, clock: Clock, max_bytes: int) -> None:
+    def __init__(self, store: Store, attachments: AttachmentCache, clock: Clock, max_bytes: int) -> None:
         self._store = store
         self._attachments = attachments
         self._clock = clock
@@ -68,14 +69,15 @@ class Uploads:
         return stored
 
     async def sweep(self) -> None:
-        """Remove uploads that no message has named in time, and files that no row of the store names."""
-        now = self._clock()
+        """Remove uploads that no message has named in time, and what no row names; copy older files."""
+        now, files = self._clock(), self._attachments.files
         unused = await self._store.attachments.delete_unused(now - UNUSED_UPLOAD_MS)
-        old = await run_in_thread(lambda: self._attachments.ids_before(now / 1000 - LEFTOVER_AGE_SECONDS))
+        old = await run_in_thread(lambda: files.ids_before(now / 1000 - LEFTOVER_AGE_SECONDS))
         orphans = await self._store.attachments.ids_without_row(old)
-        await run_in_thread(lambda: self._attachments.remove(*unused, *orphans))
+        await run_in_thread(lambda: files.remove(*unused, *orphans))
         if unused or orphans:
             log.info("files_removed", unused=len(unused), orphans=len(orphans))
+        await self._attachments.copy_older()
 
 
 MAX_FAILED_FETCHES = 5  # after which a file is given up
@@ -93,7 +95,7 @@ class FileLimits(Struct, frozen=True):
 class AttachmentFetcher:
     """Fetches the files of each chat in a task of its own, one after the other."""
 
-    def __init__(self, run: GatewayRun, attachments: AttachmentFiles, limits: FileLimits) -> None:
+    def __init__(self, run: GatewayRun, attachments: AttachmentCache, limits: FileLimits) -> None:
         self._run = run
         self._store = run.store
         self._clock = run.clocks.wall
@@ -187,7 +189,7 @@ class AttachmentFetcher:
         path = await self._store.attachments.fetched_path(awaited)
         if path is None:
             return None
-        return await run_in_thread(lambda: self._attachments.link(awaited.file.id, awaited.file.name, path))
+        return await self._attachments.link(awaited.file.id, awaited.file.name, path)
 
     async def _download(self, awaited: PendingAttachment, adapter: Adapter) -> SavedAttachment:
         file = awaited.file
@@ -207,7 +209,7 @@ class AttachmentFetcher:
             log.info("fetched", file=awaited.file.id, key=awaited.key, size=stored.size)
             self._run.wakeups.wake_runner_and_delivery(awaited.key)
         else:
-            self._attachments.remove(awaited.file.id)
+            self._attachments.files.remove(awaited.file.id)
 
     async def _retry_later(self, awaited: PendingAttachment, problem: str, *, counts: bool) -> None:
         tried = awaited.file.attempts + counts

@@ -25,6 +25,7 @@ from perdure.core.journal import (
     TurnFailed,
     TurnFinished,
     TurnView,
+    attached_files,
     return_entries,
 )
 from perdure.core.messages import Attachment
@@ -36,15 +37,16 @@ from perdure.core.storable_text import make_storable
 from perdure.errors import ModelError, NewerEntry, TurnMoved, TurnWaits
 from perdure.logs import Log
 from perdure.runtime.access import Access
+from perdure.runtime.attachment_cache import AttachmentCache
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.tasks import FailureLog
 from perdure.runtime.turn_display import TurnDisplay
 from perdure.runtime.turn_journal import TurnJournal, file_replies, final_replies, question_reply
+from perdure.store.attachments import MAX_FILES
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
-from perdure.tools.attachments import AttachmentFiles
 
 log = Log("attempt")
 
@@ -75,7 +77,7 @@ class Attempt:
         run: GatewayRun,
         claim: Claim,
         limits: TurnLimits,
-        attachments: AttachmentFiles,
+        attachments: AttachmentCache,
         slots: RecoverySlots,
         access: Access,
     ) -> None:
@@ -126,6 +128,14 @@ class Attempt:
         place = self._attachments.find(file.path)
         return None if place is None else str(place)
 
+    async def fetch_files(self) -> None:
+        """Bring the newest files of the conversation into the home, where the model and the tools read them."""
+        if self._run.store.database.exclusive:
+            return
+        files = [file for view in (*self.history, self.view) for _, file in attached_files(view)]
+        paths = [file.path for file in files if file.path]
+        await self.journal.when_available(lambda: self._attachments.fetch_all(paths[-MAX_FILES:]))
+
     async def tool_rights(self) -> ToolRights:
         return await self.journal.when_available(lambda: self._access.tool_rights(self._row))
 
@@ -160,6 +170,7 @@ class Attempt:
         self.may_have_messages = False
         if await self.journal.join_waiting(self._limits.rules, self._access.authorisation.may_join):
             log.info("joined", turn=self.turn, key=self.key)
+            await self.fetch_files()
             await self._run.lease.wait_until_valid()
 
     async def ask(
@@ -227,6 +238,7 @@ async def run_agent(attempt: Attempt, agent_for: Callable[[str], Agent], failure
     """Run the agent to the end of the attempt: its turn then has ended, waits, or belongs to somebody else."""
     try:
         await attempt.journal.load_history()
+        await attempt.fetch_files()
         await attempt.append_recovery_note()
         agent = agent_for(address_of(attempt.key).platform)
         await attempt.finish(await agent.run(attempt))

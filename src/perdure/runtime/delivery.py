@@ -25,6 +25,7 @@ from perdure.core.messages import LocalFile, Outbound, Receipt, SentFile
 from perdure.errors import NotConnected, SendRefused, SendRetry, Unavailable
 from perdure.logs import Log
 from perdure.platforms.api import Adapter, Capabilities
+from perdure.runtime.attachment_cache import AttachmentCache
 from perdure.runtime.backoff import Backoff, retry_while_unavailable
 from perdure.runtime.clocks import DueTimes
 from perdure.runtime.gateway_run import GatewayRun
@@ -32,7 +33,6 @@ from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import POLL_SECONDS, STORE_RETRY_SECONDS
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.store.outbox_verbs import split_notice
-from perdure.tools.attachments import AttachmentFiles
 
 send_log = Log("delivery_send")
 
@@ -79,7 +79,7 @@ class DeliverySend:
         run: GatewayRun,
         adapter: Adapter,
         row: OutboxDelivery,
-        attachments: AttachmentFiles,
+        attachments: AttachmentCache,
         failures: FailureLog,
     ) -> None:
         self._run = run
@@ -104,13 +104,20 @@ class DeliverySend:
         text = row.text if text is None else text
         file = row.sent_file
         if file is not None:
-            place = self._attachments.find(file.path)
+            place = await self._local_copy(file)
             return await adapter.send(_outbound_with_file(row, text, file, place, adapter.capabilities))
         if row.edits is None:
             return await adapter.send(row.outbound(text))
         receipt = Receipt(row.edits)
         await adapter.edit(receipt, row.outbound(text))
         return receipt
+
+    async def _local_copy(self, file: SentFile) -> Path | None:
+        """Find the file in the home, or bring it there; nothing of it has been sent if that fails now."""
+        try:
+            return await retry_while_unavailable(lambda: self._attachments.fetch(file.path), file=file.id)
+        except OSError as error:
+            raise SendRetry(error.strerror or str(error)) from error
 
     async def outcome(self, put: Callable[[], Awaitable[Receipt]], resolved: str | None) -> DeliveryOutcome:
         """Let `put` send the row, and return the outcome; after an unexpected error it is unknown."""
@@ -162,7 +169,7 @@ class DeliverySend:
         if row.edits is not None:
             await self._store.outbox.send_as_new_message(row, now, problem=problem)
         elif file is not None:
-            place = self._attachments.find(file.path)
+            place = await self._local_copy(file)
             words = texts.files.files_cannot_be_sent_here(row.text, file.name, str(place)) if place else ""
             words = words or texts.files.file_lost_before_sending(row.text, file.name)
             await self._store.outbox.replace_file_with_text(row, words, now, problem=problem)
@@ -194,7 +201,7 @@ class DeliveryRules(Struct, frozen=True):
 class DeliveryLoop:
     """Sends the rows of the outbox to the connected platforms, the rows of one lane in order."""
 
-    def __init__(self, run: GatewayRun, rules: DeliveryRules, attachments: AttachmentFiles) -> None:
+    def __init__(self, run: GatewayRun, rules: DeliveryRules, attachments: AttachmentCache) -> None:
         self._run = run
         self._store = run.store
         self._clock = run.clocks.wall

@@ -85,7 +85,14 @@ class Eraser:
         for session in await self._store.erasure.unfinished():
             # The next look tries again, and no other session waits for it.
             await self._failures.contain("not_erased", self._erase(session), session=session)
+        await self._delete_contents()
         await self._remove_files(*await self._store.erasure.files_to_remove())
+
+    async def _delete_contents(self) -> None:
+        """Delete the bytes of erased files, where gateways share a database."""
+        contents = self._store.file_contents
+        if contents.shared and (count := await contents.delete_dead()):
+            log.info("contents_deleted", count=count)
 
     async def erase_expired(self, age_ms: int) -> RetentionBatch:
         """Erase a batch of older sessions in which nothing is under way or owed, and of rejected events."""
@@ -119,6 +126,7 @@ class Eraser:
                 hint="Nothing new begins in that session, and it is erased once its commands have ended.",
             )
         erased = await self._store.erasure.finish(session, self._clock())
+        await self._failures.contain("contents_not_deleted", self._delete_contents())  # the next look tries again
         await self._remove_files(begun.turns, (*begun.files, chat_folder(begun.key)))
         if erased is not None:
             log.info("erased", session=session, key=erased.key, turns=erased.turns, messages=erased.messages)

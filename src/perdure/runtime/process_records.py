@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from perdure.core import texts
-from perdure.errors import OutcomeUnknown, PerdureError
+from perdure.core.states import ProcessState
+from perdure.errors import OutcomeUnknown, PerdureError, ToolFailed
 from perdure.logs import Log
 from perdure.runtime.backoff import retry_while_unavailable
 from perdure.store.api import Store
 from perdure.store.ids import Clock
+from perdure.store.process_relay import ProcessView
 from perdure.store.processes import Process, ProcessEnd, ProcessRequest
 from perdure.tools.keeper import CommandEnded, CommandStatus
-from perdure.tools.shell import ProcessRecord, ProcessRecords
+from perdure.tools.shell import ProcessRecord, ProcessRecords, RemoteProcess
 
 log = Log("process_records")
+
+RELAY_POLL_SECONDS = 1.0  # between two looks for requests of other gateways, and for their answers
+ANSWER_SECONDS = 4.0  # for another gateway to record the output that it was asked for
 
 
 class ProcessStartListener(Protocol):
@@ -60,7 +67,20 @@ class StoredProcessRecords:
 
     async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
         found = await retry_while_unavailable(lambda: self._store.processes.of_chat(call.partition(":")[0]))
-        return [tool_record(process) for process in found]
+        return [tool_record(one, elsewhere=not self._process_watcher.is_ours(one)) for one in found]
+
+    async def ask_stop(self, process: str, seconds: float) -> None:
+        await retry_while_unavailable(lambda: self._store.process_relay.ask_stop(process))
+        await self.wait_elsewhere(process, seconds)
+
+    async def wait_elsewhere(self, process: str, seconds: float) -> None:
+        await retry_while_unavailable(lambda: wait_for_end(self._store, process, seconds))
+
+    async def look_elsewhere(self, process: str) -> RemoteProcess:
+        seen = await retry_while_unavailable(lambda: wait_for_output(self._store, process))
+        if seen is None:
+            raise ToolFailed(texts.processes.unknown(process, ()))
+        return RemoteProcess(seen.state, seen.exit_code, seen.signal, seen.output, seen.gateway, seen.gateway_runs)
 
 
 class DeferredProcessRecords:
@@ -91,8 +111,17 @@ class DeferredProcessRecords:
     async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
         return await self._bound().list_for_chat(call)
 
+    async def ask_stop(self, process: str, seconds: float) -> None:
+        await self._bound().ask_stop(process, seconds)
 
-def tool_record(process: Process) -> ProcessRecord:
+    async def wait_elsewhere(self, process: str, seconds: float) -> None:
+        await self._bound().wait_elsewhere(process, seconds)
+
+    async def look_elsewhere(self, process: str) -> RemoteProcess:
+        return await self._bound().look_elsewhere(process)
+
+
+def tool_record(process: Process, *, elsewhere: bool = False) -> ProcessRecord:
     return ProcessRecord(
         process.id,
         process.directory,
@@ -101,6 +130,7 @@ def tool_record(process: Process) -> ProcessRecord:
         process.started_at,
         process.exit_code,
         process.signal,
+        elsewhere,
     )
 
 
@@ -110,3 +140,27 @@ def process_end(status: CommandStatus) -> ProcessEnd:
             return ProcessEnd(exit_code=code, signal=signal)
         case _:
             return ProcessEnd(lost=True)
+
+
+async def wait_for_output(store: Store, process: str) -> ProcessView | None:
+    """Ask the gateway of a process for its output, and wait a little while for that; return what is known then."""
+    seen = await store.process_relay.view(process)
+    if seen is None or seen.state is not ProcessState.LIVE or not seen.gateway_runs:
+        return seen
+    await store.process_relay.ask_output(process)
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        seen = await store.process_relay.view(process)
+        if seen is None or not seen.awaits_output or time.monotonic() > deadline:
+            return seen
+        await asyncio.sleep(RELAY_POLL_SECONDS / 4)
+
+
+async def wait_for_end(store: Store, process: str, seconds: float) -> None:
+    """Wait until the gateway of a process has recorded its end, while it runs, and at most for so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        seen = await store.process_relay.view(process)
+        if seen is None or seen.state is not ProcessState.LIVE or not seen.gateway_runs:
+            return
+        await asyncio.sleep(RELAY_POLL_SECONDS / 2)

@@ -84,6 +84,9 @@ class ProcessReports:
         await self.report_end(process, end, output_tail(place, TAIL_BYTES))
 
     async def report_end(self, process: Process, end: CommandEnded | CommandLost, output: str) -> None:
+        if output and not self._store.database.exclusive:
+            size = keeper.output_size(self.directory(process))
+            await self._store.process_relay.record_output(process.id, output, size)
         told = await self._store.processes.record_end(
             process,
             process_end(end),
@@ -145,7 +148,7 @@ class ProcessWatcher:
     def __init__(self, run: GatewayRun, root: Path, access: Access) -> None:
         self._run = run
         self._store = run.store
-        self._root = root
+        self.root = root
         self._reports = ProcessReports(run, root, access)
         self._names: set[str | None] = set()  # of this gateway: its id, and what it was called before it had one
         self._failures = FailureLog(log)
@@ -166,6 +169,11 @@ class ProcessWatcher:
             contain("process_end_not_reported", self._report_status(*each), process=each[0].id) for each in over
         )
         await asyncio.gather(*settled)  # the reports share their commits
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether a process of this installation is live."""
+        return bool(self._watch_tasks)
 
     async def run(self) -> None:
         """Watch every live process in a task of its own."""
@@ -205,7 +213,7 @@ class ProcessWatcher:
     def is_ours(self, process: Process) -> bool:
         """Say whether the files of a process are on this machine, or would be if it was started."""
         ours = self._store.database.exclusive or process.instance in self._names
-        return ours or any(call_directories(self._root / process.directory))
+        return ours or any(call_directories(self.root / process.directory))
 
     async def _watch_process(self, process: Process) -> None:
         self._started.discard(process.id)

@@ -11,6 +11,7 @@ from perdure.agents.api import Agent
 from perdure.errors import Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access
+from perdure.runtime.attachment_cache import AttachmentCache
 from perdure.runtime.attempt import Attempt, TurnLimits, fail_turn, has_used_commands, run_agent
 from perdure.runtime.backoff import Backoff
 from perdure.runtime.gateway_run import GatewayRun
@@ -19,7 +20,6 @@ from perdure.runtime.session_repair import SessionRepair
 from perdure.runtime.tasks import FailureLog
 from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
 from perdure.store.claims import Claim
-from perdure.tools.attachments import AttachmentFiles
 
 log = Log("runner")
 
@@ -102,7 +102,7 @@ class TurnRunner:
         run: GatewayRun,
         agent_for: Callable[[str], Agent],
         limits: TurnLimits,
-        attachments: AttachmentFiles,
+        attachments: AttachmentCache,
         slots: RecoverySlots,
         access: Access,
     ) -> None:

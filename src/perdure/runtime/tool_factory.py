@@ -13,9 +13,12 @@ from perdure.core import texts
 from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError, PerdureError
 from perdure.plugins import load_entry_points, load_object
-from perdure.runtime.chat_folders import ChatFolderFinder, ConversationAttachments
+from perdure.runtime.attachment_cache import AttachmentCache
+from perdure.runtime.backoff import retry_while_unavailable
+from perdure.runtime.chat_folders import ChatFolderFinder
 from perdure.runtime.process_records import DeferredProcessRecords
-from perdure.tools.file_tools import send_file_tool
+from perdure.tools.attachments import AttachmentFiles, SavedAttachment
+from perdure.tools.file_tools import SentCopies, send_file_tool
 from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_tool import process_tool
 from perdure.tools.sandbox import SandboxInForce, SandboxLimits, SandboxRequest, choose_sandbox
@@ -36,6 +39,7 @@ class ToolFactory:
         self._sandbox: SandboxInForce | None = None
         self._process_records = DeferredProcessRecords()
         self._folders = ChatFolderFinder(settings)
+        self._attachments: AttachmentCache | None = None
 
     @property
     def problems(self) -> dict[str, str]:
@@ -66,9 +70,10 @@ class ToolFactory:
         """Give the shell tools the store's records of background processes, once the store is open."""
         self._process_records.bind(process_records)
 
-    def bind_attachments(self, attachments: ConversationAttachments) -> None:
-        """Give the tools the store's records of the files of conversations, once the store is open."""
+    def bind_attachments(self, attachments: AttachmentCache) -> None:
+        """Give the tools the files of conversations, once the store is open."""
         self._folders.bind(attachments)
+        self._attachments = attachments
 
     async def run(self) -> None:
         """Keep the MCP servers connected for as long as the gateway runs."""
@@ -105,7 +110,16 @@ class ToolFactory:
 
     def _send_file_tool(self) -> Tool:
         settings = self._settings
-        return send_file_tool(self._folders.find, settings.home, settings.max_attachment_bytes)
+        copies = AttachmentFiles(settings.home, settings.max_home_attachment_bytes)
+        return send_file_tool(self._folders.find, settings.home, SentCopies(copies, self._id_salt, self._publish))
+
+    def _id_salt(self) -> str:
+        return self._attachments.id_salt if self._attachments else ""
+
+    async def _publish(self, saved: SavedAttachment) -> None:
+        attachments = self._attachments
+        if attachments is not None:
+            await retry_while_unavailable(lambda: attachments.publish(saved))
 
     def _workplace(self) -> CommandEnvironment:
         settings = self._settings

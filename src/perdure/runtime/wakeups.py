@@ -73,6 +73,7 @@ class Wakeups:
         self.attachments = WakeEvent()
         self.commands = WakeEvent()
         self.cleanup = WakeEvent()
+        self.processes = WakeEvent()
         self.expiry = WakeEvent()
         self._wake_runner: Callable[[str], None] = _wake_nobody
         self._wake_runner_after_quiet: Callable[[str], None] = _wake_nobody
@@ -119,6 +120,10 @@ class Wakeups:
     def wake_cleanup(self) -> None:
         """Wake the cleanup of commands: a turn may have ended in the middle of a shell command."""
         self.cleanup.wake()
+
+    def wake_processes(self) -> None:
+        """Wake the relay of processes: another gateway may ask about one of this machine."""
+        self.processes.wake()
 
     def wake_expiry(self) -> None:
         """Wake the expiry of messages: a message was too old when it came, and more may follow."""

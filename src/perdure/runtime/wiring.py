@@ -13,6 +13,7 @@ from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.access import Access
 from perdure.runtime.agent_factory import AgentFactory
+from perdure.runtime.attachment_cache import AttachmentCache
 from perdure.runtime.attachments import AttachmentFetcher, FileLimits, Uploads
 from perdure.runtime.attempt import TurnLimits
 from perdure.runtime.command_cleanup import CommandCleanup
@@ -25,17 +26,18 @@ from perdure.runtime.erasure import Eraser, RetentionLoop
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.inactivity_watch import InactivityWatch
+from perdure.runtime.instance import load_instance
 from perdure.runtime.intake import Intake, MessageRouter
 from perdure.runtime.message_expiry import MessageExpiry
 from perdure.runtime.platform_start import PlatformStart
 from perdure.runtime.process_records import StoredProcessRecords
+from perdure.runtime.process_relay import ProcessRelayLoop
 from perdure.runtime.process_watcher import ProcessWatcher
 from perdure.runtime.recovery import Recoverer, RecoveryLimits
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog, TaskSet
 from perdure.store.runs import RunStart
-from perdure.tools.attachments import AttachmentFiles
 
 log = Log("wiring")
 
@@ -63,7 +65,8 @@ class Loops:
         self._tasks = TaskSet(run.tasks)
         self._failures = FailureLog(log)
         self.connections = run.connections
-        self.attachments = AttachmentFiles(settings.home, settings.max_attachment_bytes)
+        instance = load_instance(settings.home).id
+        self.attachments = AttachmentCache(store, settings, run.id, instance)
         self.uploads = Uploads(store, self.attachments, clock, settings.max_file_bytes)
         self.access = Access(settings, store)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
@@ -81,8 +84,9 @@ class Loops:
         self.fetcher = AttachmentFetcher(run, self.attachments, file_limits)
         self.command_cleanup = CommandCleanup(run, settings.home / "keepers")
         self.process_watcher = ProcessWatcher(run, settings.home / "keepers", self.access)
+        self._process_relay = ProcessRelayLoop(run, self.process_watcher)
         agents.tools.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))
-        agents.tools.bind_attachments(store.attachments)
+        agents.tools.bind_attachments(self.attachments)
         self.eraser = Eraser(store, settings.home, clock, self._stop_attempt)
         self._retention = RetentionLoop(self.eraser, settings.retention.age, self.uploads.sweep)
         self.recoverer = Recoverer(
@@ -124,6 +128,7 @@ class Loops:
             self._agents.tools.run,
             self.command_cleanup.run,
             self.process_watcher.run,
+            self._process_relay.run,
             self.runner.run,
             self.delivery.run,
             self.fetcher.run,

@@ -112,6 +112,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.attachments.max_total * 1_000_000
 
     @property
+    def max_home_attachment_bytes(self) -> int | None:
+        """The same, of the files in the home; None: the database has the files, and the home holds copies."""
+        return self.max_attachment_bytes if self.store_url.startswith("sqlite:") else None
+
+    @property
     def shared_workspace(self) -> Path:
         """The directory in which the agent reads and writes the files of all chats, if they share one."""
         return self.home / (self.tools.directory or "workspace")

@@ -89,7 +89,8 @@ class AttachmentSettings(msgspec.Struct, frozen=True):
         PositiveCount,
         Meta(
             description="How much all files together may take, in MB. A file that has no room is refused, and its "
-            "sender is told; what is there already stays. Erasing conversations makes room."
+            "sender is told; what is there already stays. Erasing conversations makes room. Where gateways "
+            "share a database, it counts over all of them."
         ),
     ] = 10_000
     max_per_chat: Annotated[

@@ -11,6 +11,7 @@ from perdure.store.chat_commands import ChatCommands
 from perdure.store.database import Database, unknown_url
 from perdure.store.decisions import Decisions
 from perdure.store.erasure import Erasure
+from perdure.store.file_contents import FileContents
 from perdure.store.goals import Goals
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.inbox import Inbox
@@ -21,6 +22,7 @@ from perdure.store.outbox import Outbox
 from perdure.store.pairings import Pairings
 from perdure.store.people import People
 from perdure.store.previews import Previews
+from perdure.store.process_relay import ProcessRelay
 from perdure.store.processes import Processes
 from perdure.store.queue import Queue
 from perdure.store.run_services import RunServices
@@ -45,6 +47,7 @@ class Store:
         self.answers = Answers(database)
         self.outbox = Outbox(database)
         self.attachments = Attachments(database)
+        self.file_contents = FileContents(database)
         self.previews = Previews(database)
         self.chat_commands = ChatCommands(database)
         self.queue = Queue(database)
@@ -61,6 +64,7 @@ class Store:
         self.pairings = Pairings(database)
         self.logins = Logins(database)
         self.processes = Processes(database)
+        self.process_relay = ProcessRelay(database)
         self.erasure = Erasure(database)
         self.transfer = Transfer(database)
 

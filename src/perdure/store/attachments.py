@@ -13,7 +13,7 @@ from perdure.core.address import split_session_key
 from perdure.core.file_names import display_file_name, safe_media_type
 from perdure.core.messages import Attachment
 from perdure.core.states import AttachmentState, InboxState
-from perdure.store import leases, outbox
+from perdure.store import file_contents, leases, outbox
 from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS, SESSION_IS_CURRENT
 from perdure.store.database import Database, Row, Tx
 from perdure.store.outbox import OutboxReply
@@ -128,7 +128,14 @@ class Attachments:
             f"WHERE id = :id AND state = '{AttachmentState.REFERENCED}'"
         )
         values = {"path": path, "size": size, "id": pending.file.id}
-        return await self._database.write(lambda tx: bool(tx.run(sql, **values)), key=pending.key)
+
+        def transaction(tx: Tx) -> bool:
+            changed = tx.run(sql, **values)
+            if changed:
+                file_contents.settle(tx, pending.file.id)
+            return bool(changed)
+
+        return await self._database.write(transaction, key=pending.key)
 
     async def retry_later(self, pending: PendingAttachment, due_at: int, *, counts: bool) -> None:
         """Set the time of the next attempt. After return: this attempt counts, if `counts`."""
@@ -188,7 +195,14 @@ class Attachments:
         if not await self._database.read(lambda tx: tx.one(f"{sql} LIMIT 1", before=before)):
             return []
         delete = f"DELETE FROM attachments WHERE {_UNUSED} AND created_at < :before RETURNING id"
-        return await self._database.write(lambda tx: [row[0] for row in tx.all(delete, before=before)])
+
+        def transaction(tx: Tx) -> list[str]:
+            gone = [row[0] for row in tx.all(delete, before=before)]
+            for attachment in gone:
+                file_contents.release(tx, ":id", id=attachment)
+            return gone
+
+        return await self._database.write(transaction)
 
     async def ids_without_row(self, ids: list[str]) -> list[str]:
         """Return those of the ids that no row has."""
@@ -227,7 +241,7 @@ def record_reference(tx: Tx, message: str, ordinal: int, attachment: Attachment)
 
 def insert(tx: Tx, file: StoredAttachment) -> None:
     """Insert the row of a file that is on disk, once."""
-    tx.run(
+    inserted = tx.run(
         "INSERT INTO attachments (id, ordinal, turn, name, reference, media_type, size, state, path, created_at) "
         "VALUES (:id, 0, :turn, :name, :reference, :media_type, :size, :state, :path, :now) "
         "ON CONFLICT DO NOTHING",
@@ -235,6 +249,8 @@ def insert(tx: Tx, file: StoredAttachment) -> None:
         state=file.state.value,
         **{name: getattr(file, name) for name in _INSERTED_FIELDS},
     )
+    if inserted:
+        file_contents.settle(tx, file.id)
 
 
 def record_sent(tx: Tx, reply: OutboxReply, turn: str) -> None:

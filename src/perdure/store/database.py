@@ -14,6 +14,7 @@ from perdure.store.ids import Ids
 
 T = TypeVar("T")
 HEARTBEAT = "heartbeat"  # the key of a heartbeat's writes, which wait for no write of a session
+FILES = "files"  # the key of writes of file contents: large, and no write of a session waits for them
 Row = tuple[Any, ...]
 
 
@@ -50,6 +51,7 @@ class Database(Protocol):
         """Run a transaction that may write. The transactions of one key run in the order of their submission.
 
         With the key `HEARTBEAT`, it is not tried again, and fails rather than waiting for longer than a heartbeat.
+        With the key `FILES`, it is not tried again either, and may be durable though it has failed.
 
         `at` is the transaction's time; by default, the clock's at this call.
         After return: all that the transaction wrote is durable.

@@ -18,7 +18,7 @@ from perdure.core.delivery import DeliveryState
 from perdure.core.file_names import chat_folder
 from perdure.core.states import CancelReason, GoalState, InboxState, SessionState
 from perdure.core.storable_text import make_storable
-from perdure.store import sessions, transitions
+from perdure.store import file_contents, sessions, transitions
 from perdure.store.conditions import (
     DELIVERY_IS_OPEN,
     GOAL_IS_ACTIVE,
@@ -219,6 +219,7 @@ def _delete_from(tx: Tx, table: str, session: str, room: int) -> int:
     if table == "attachments":
         files = tx.all(f"SELECT path FROM attachments WHERE path IS NOT NULL AND id IN ({due})", **values)
         record(tx, "file", (row[0] for row in files))
+        file_contents.release(tx, due, **values)
     elif table == "inbox":
         events = tx.all(f"SELECT event_key FROM inbox WHERE id IN ({due})", **values)
         record(tx, "event", (event_digest(row[0]) for row in events))
@@ -287,6 +288,7 @@ def _delete_events(tx: Tx, events: Sequence[str]) -> int:
         files = tx.all("SELECT path FROM attachments WHERE inbox = :id AND path IS NOT NULL", id=event)
         record(tx, "event", [event_digest(row[0])])
         record(tx, "file", (file[0] for file in files))
+        file_contents.release(tx, "SELECT id FROM attachments WHERE inbox = :id", id=event)
         tx.run("DELETE FROM attachments WHERE inbox = :id", id=event)
         count += tx.run("DELETE FROM inbox WHERE id = :id", id=event)
     return count

@@ -8,13 +8,16 @@ import secrets
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from perdure.core.logins import Login, LoginKind, Scope, decode_scopes, encode_scopes
+from perdure.core.logins import HOME_LOGIN, Login, LoginKind, Scope, decode_scopes, encode_scopes
 from perdure.core.messages import Sender
 from perdure.store.database import Database, Row, Tx
 
 TOKEN_PREFIX = "perdure_"  # noqa: S105 reason: every token begins so, and scanners for secrets know it by that
 _TOKEN_PATTERN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{43}}")
+_HOME_TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # as the first start of a gateway makes it
+HOME_PREFIX = "home:"  # of the names of rows for homes' own tokens; the id of the gateway follows
 USE_INTERVAL_MS = 3_600_000  # the time of the last use is written once in this time, not at every request
 
 
@@ -31,6 +34,19 @@ def token_digest(token: str) -> str | None:
     return hashlib.sha256(token.encode()).hexdigest() if _TOKEN_PATTERN.fullmatch(token) else None
 
 
+def home_token_digest(token: str) -> str | None:
+    """Return the digest by which the token of a home is stored; None: it looks like no token that we have made."""
+    return hashlib.sha256(token.encode()).hexdigest() if _HOME_TOKEN_PATTERN.fullmatch(token) else None
+
+
+def chosen_token_digest(token: str, salt: str) -> str:
+    """Return the digest of a home's token that an operator chose: slow, because such a token might be guessed.
+
+    It tells whether the token was replaced. No login is found by it.
+    """
+    return f"chosen:{hashlib.scrypt(token.encode(), salt=salt.encode(), n=2**14, r=8, p=1).hex()}"
+
+
 class StoredLogin(Struct, frozen=True):
     """One row of the table, without the digest of its secret."""
 
@@ -39,14 +55,15 @@ class StoredLogin(Struct, frozen=True):
     name: str
     person: Sender
     scopes: frozenset[Scope]
-    token: str | None  # of a cookie: the token by which the browser logged in; None: the home's own
+    token: str | None  # of a cookie: the token by which the browser logged in
     created_at: int
     expires_at: int | None
     last_used_at: int | None
 
     @property
     def login(self) -> Login:
-        return Login(self.id, self.name, self.person, self.scopes)
+        name = HOME_LOGIN if self.name.startswith(HOME_PREFIX) else self.name
+        return Login(self.id, name, self.person, self.scopes)
 
 
 _COLUMNS = "id, kind, name, person, person_name, scopes, token, created_at, expires_at, last_used_at"
@@ -70,6 +87,29 @@ class Logins:
 
         return await self._database.write(transaction)
 
+    async def record_home(self, instance: str, login: Login, digest: str) -> str:
+        """Store the own token of a gateway's home, so that every gateway accepts it; return the id of its row.
+
+        A token that the home had before ends with its cookies. Homes that have the same token share a row.
+        """
+
+        def transaction(tx: Tx) -> str:
+            name = f"{HOME_PREFIX}{instance[:12]}"
+            same = tx.one(
+                f"SELECT id, name, scopes FROM logins WHERE digest = :digest{tx.for_update}", digest=digest
+            )
+            mine = tx.one(f"SELECT id FROM logins WHERE {_BY_NAME}{tx.for_update}", name=name)
+            if mine is not None and (same is None or same[0] != mine[0]):
+                _remove(tx, mine[0])
+            if same is None:
+                return _insert(tx, LoginKind.TOKEN, replace(login, name=name), digest, None, None)
+            scopes = login.scopes if same[1] == name else login.scopes & decode_scopes(same[2])
+            sql = "UPDATE logins SET scopes = :scopes WHERE id = :id OR token = :id"
+            tx.run(sql, scopes=encode_scopes(scopes), id=same[0])
+            return str(same[0])
+
+        return await self._database.write(transaction)
+
     async def add_cookie(self, login: Login, digest: str, lifetime_ms: int) -> None:
         """Store a cookie for a browser that logged in with a token; it does not outlive the token.
 
@@ -79,12 +119,11 @@ class Logins:
         def transaction(tx: Tx) -> None:
             tx.run(f"DELETE FROM logins WHERE {_IS_COOKIE} AND expires_at <= :now", now=tx.time)
             latest = tx.time + lifetime_ms
-            if login.id:
-                row = tx.one(f"SELECT expires_at FROM logins WHERE id = :id{tx.for_update}", id=login.id)
-                if row is None:
-                    return
-                latest = latest if row[0] is None else min(latest, row[0])
-            _insert(tx, LoginKind.COOKIE, login, digest, login.id or None, latest)
+            row = tx.one(f"SELECT expires_at FROM logins WHERE id = :id{tx.for_update}", id=login.id)
+            if row is None:
+                return
+            latest = latest if row[0] is None else min(latest, row[0])
+            _insert(tx, LoginKind.COOKIE, login, digest, login.id, latest)
 
         await self._database.write(transaction)
 
@@ -121,10 +160,10 @@ class Logins:
 
         return await self._database.write(transaction)
 
-    async def remove_cookie(self, digest: str) -> None:
-        """Remove the cookie of a browser that logs out."""
+    async def remove_cookie(self, digest: str) -> bool:
+        """Remove the cookie of a browser that logs out. False: there is none."""
         sql = f"DELETE FROM logins WHERE digest = :digest AND {_IS_COOKIE}"
-        await self._database.write(lambda tx: tx.run(sql, digest=digest))
+        return await self._database.write(lambda tx: bool(tx.run(sql, digest=digest)))
 
     async def record_use(self, found: StoredLogin, now: int) -> None:
         """Write when a login was used last, if that was written long enough ago."""
@@ -138,11 +177,13 @@ _IS_TOKEN, _IS_COOKIE = (f"kind = '{kind}'" for kind in LoginKind)
 _BY_NAME = f"{_IS_TOKEN} AND name = :name"
 
 
-def _insert(tx: Tx, kind: LoginKind, login: Login, digest: str, token: str | None, expires_at: int | None) -> None:
+def _insert(tx: Tx, kind: LoginKind, login: Login, digest: str, token: str | None, expires_at: int | None) -> str:
+    """Insert a row, and return its id."""
+    made: str = tx.ids.new("login")
     tx.run(
         "INSERT INTO logins (id, kind, name, digest, person, person_name, scopes, token, created_at, expires_at) "
         "VALUES (:id, :kind, :name, :digest, :person, :person_name, :scopes, :token, :now, :expires_at)",
-        id=tx.ids.new("login"),
+        id=made,
         kind=kind.value,
         name=login.name,
         digest=digest,
@@ -153,6 +194,7 @@ def _insert(tx: Tx, kind: LoginKind, login: Login, digest: str, token: str | Non
         now=tx.time,
         expires_at=expires_at,
     )
+    return made
 
 
 def _remove(tx: Tx, token: str) -> None:

@@ -236,6 +236,30 @@ CREATE INDEX attachments_of_turn ON attachments (turn) WHERE turn IS NOT NULL;
 CREATE INDEX attachments_here ON attachments (reference) WHERE state = 'fetched';
 CREATE INDEX attachments_unused ON attachments (created_at) WHERE inbox IS NULL AND turn IS NULL;
 
+-- The bytes of attachments, where several gateways share the database. Only a stored content counts. One that is being
+-- written counts for nothing, and goes when its run has ended; an erased one is deleted with its chunks. `size` is how
+-- many bytes are here; `digest` is the SHA-256 of the whole file, known once every chunk is here.
+CREATE TABLE file_contents (
+  id         TEXT PRIMARY KEY,
+  attachment TEXT NOT NULL,
+  state      TEXT NOT NULL CHECK (state IN ('writing', 'stored', 'erased')),
+  run        TEXT NOT NULL,
+  size       BIGINT NOT NULL,
+  digest     TEXT,
+  written_at BIGINT NOT NULL,
+  CHECK (state <> 'stored' OR digest IS NOT NULL)
+);
+CREATE UNIQUE INDEX file_contents_stored ON file_contents (attachment) WHERE state = 'stored';
+CREATE INDEX file_contents_of_attachment ON file_contents (attachment);
+CREATE INDEX file_contents_not_stored ON file_contents (state, id) WHERE state <> 'stored';
+
+CREATE TABLE file_chunks (
+  content TEXT NOT NULL REFERENCES file_contents (id),
+  number  BIGINT NOT NULL,
+  bytes   BYTEA NOT NULL,
+  PRIMARY KEY (content, number)
+);
+
 -- Who is known by name, and as what: in one chat, or, if none is named, on the whole platform.
 CREATE TABLE people (
   platform TEXT NOT NULL,
@@ -288,7 +312,8 @@ CREATE INDEX logins_of_token ON logins (token) WHERE token IS NOT NULL;
 -- Commands that go on in the background, by the directory of their keeper, on record before anything of them runs.
 -- `generation` is the number of the newest turn that they belong to. What was found in the output by the patterns
 -- (as JSON) has a notice at `noticed_at`; since then, `unnoticed` further matches were counted, and `strikes` times
--- in a row there were some. `told` says who heard of the end.
+-- in a row there were some. `told` says who heard of the end. Gateways on other machines ask the one that runs it to
+-- stop it (stop_asked_at) or to record the end of its output (output_asked_at, output_tail; output_size: of all of it).
 CREATE TABLE processes (
   id         TEXT PRIMARY KEY,
   key        TEXT NOT NULL,
@@ -314,11 +339,16 @@ CREATE TABLE processes (
   started_at BIGINT NOT NULL,
   ended_at   BIGINT,
   told       TEXT CHECK (told IN ('report', 'notice', 'seen', 'nobody')),
+  stop_asked_at   BIGINT,
+  output_asked_at BIGINT,
+  output_tail     TEXT,
+  output_size     BIGINT,
   CHECK ((state = 'live') = (ended_at IS NULL)),
   CHECK ((state = 'live') = (told IS NULL)),
   CHECK (state = 'ended' OR (exit_code IS NULL AND signal IS NULL))
 );
 CREATE INDEX processes_live ON processes (session) WHERE state = 'live';
+CREATE INDEX processes_asked ON processes (id) WHERE state = 'live' AND (stop_asked_at IS NOT NULL OR output_asked_at IS NOT NULL);
 CREATE INDEX processes_of_key ON processes (key, id);
 CREATE INDEX processes_of_session ON processes (session);
 CREATE INDEX processes_of_turn ON processes (turn);

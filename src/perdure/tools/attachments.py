@@ -148,6 +148,10 @@ class AttachmentFiles:
         for file in files:
             shutil.rmtree(self._root / file, ignore_errors=True)
 
+    def ids(self) -> list[str]:
+        """The ids of all attachments."""
+        return self.ids_before(float("inf"))
+
     def ids_before(self, before_seconds: float) -> list[str]:
         """The ids of attachments that were last written before a time, in seconds."""
         with suppress(FileNotFoundError):

@@ -19,7 +19,7 @@ from perdure.core.file_names import UNKNOWN_MEDIA_TYPE, display_file_name
 from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
-from perdure.tools.attachments import AttachmentFiles
+from perdure.tools.attachments import AttachmentFiles, SavedAttachment
 from perdure.tools.blocking_jobs import JobResult, run_in_thread, run_job
 from perdure.tools.file_contents import list_folder, open_file, read_lines, read_whole_file, replace_file
 from perdure.tools.function_tools import as_tool, tool
@@ -252,11 +252,46 @@ MAX_CAPTION_CHARACTERS = 900
 Caption = Annotated[str, Meta(max_length=MAX_CAPTION_CHARACTERS, description="Words to show with the file.")]
 
 
+class SentCopies:
+    """Copies of the files that the agent sends, as they were at the moment of the call."""
+
+    def __init__(
+        self,
+        attachments: AttachmentFiles,
+        id_salt: Callable[[], str] = str,
+        publish: Callable[[SavedAttachment], Awaitable[None]] | None = None,
+    ) -> None:
+        """`publish` gives a copy to the other gateways, whose own copies for the same call have another salt."""
+        self._attachments = attachments
+        self._id_salt = id_salt
+        self._publish = publish
+
+    def copy(self, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
+        """Store a copy under an id that is the same for every attempt of the same call in this home."""
+        attachment_id = f"att_{hashlib.sha256((key + self._id_salt()).encode()).hexdigest()[:26]}"
+        try:
+            saved = self._attachments.copy(attachment_id, name, source, MAX_FILE_BYTES)
+        except (FileTooLarge, AttachmentQuotaReached) as error:
+            raise ToolFailed(texts.files.file_not_sent(name, error.message)) from error
+        media_type = guess_type(name)[0] or UNKNOWN_MEDIA_TYPE
+        return SentFile(attachment_id, name, media_type, saved.size, saved.path, caption)
+
+    async def share(self, sent: SentFile) -> None:
+        """Let every gateway send the copy and give it out, once the result of the call is recorded."""
+        if self._publish is None:
+            return
+        try:
+            await self._publish(SavedAttachment(sent.path, sent.size))
+        except AttachmentQuotaReached as error:
+            self._attachments.remove(sent.id)
+            raise ToolFailed(texts.files.file_not_sent(sent.name, error.message)) from error
+
+
 def send_file_tool(
-    find_folders: FindFolders, home: Path, max_total_bytes: int | None = None, opener: OpenBeneath = open_beneath
+    find_folders: FindFolders, home: Path, copies: SentCopies | None = None, opener: OpenBeneath = open_beneath
 ) -> Tool:
-    """The tool `send_file`, for files of a conversation and its attachments, which have a limit together."""
-    attachments = AttachmentFiles(home, max_total_bytes)
+    """The tool `send_file`, for files of a conversation and its attachments."""
+    sent_copies = copies or SentCopies(AttachmentFiles(home))
 
     @tool(effect=Effect.PURE)
     async def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
@@ -267,21 +302,11 @@ def send_file_tool(
             location = workspace.find(path, allow_attachments=True)
             name = display_file_name(location.path.name)
             with translate_file_errors(location.name), open_file(location) as source:
-                return _copy_file(attachments, source, name, use.key, caption)
+                return sent_copies.copy(source, name, use.key, caption)
 
         sent = await run_in_thread(copy_file)
+        await sent_copies.share(sent)
         use.send_file(sent)
         return texts.files.file_will_be_sent(sent.name, sent.size)
 
     return as_tool(send_file)
-
-
-def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
-    """Store a copy under an id that is the same for every attempt of the same call."""
-    attachment_id = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
-    try:
-        saved = attachments.copy(attachment_id, name, source, MAX_FILE_BYTES)
-    except (FileTooLarge, AttachmentQuotaReached) as error:
-        raise ToolFailed(texts.files.file_not_sent(name, error.message)) from error
-    media_type = guess_type(name)[0] or UNKNOWN_MEDIA_TYPE
-    return SentFile(attachment_id, name, media_type, saved.size, saved.path, caption)

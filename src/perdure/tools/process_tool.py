@@ -35,6 +35,7 @@ LOG_BYTES = 20_000  # of output, in one answer of `log`
 DEFAULT_WAIT_SECONDS = 60.0  # unless the model says otherwise
 MAX_WAIT_SECONDS = 600.0
 STOP_GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL
+STOP_ELSEWHERE_SECONDS = 10.0  # for another gateway to stop a process and to say so
 
 ProcessAction = Literal["list", "poll", "log", "wait", "write", "kill"]
 
@@ -55,6 +56,8 @@ def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
         if action == "list":
             return texts.processes.status_list([_line(one) for one in await records.list_for_chat(use.key)])
         known = await _find(records, use.key, id)
+        if known.elsewhere:
+            return await _use_elsewhere(records, use, known, action, min(max(timeout, 0.0), MAX_WAIT_SECONDS))
         directory = process_directory(keepers, known)
         match action:
             case "wait":
@@ -67,6 +70,28 @@ def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
         return _status_text(use, known, keeper.read_status(directory), shown)
 
     return as_tool(process)
+
+
+async def _use_elsewhere(
+    records: ProcessRecords, use: Use, process: ProcessRecord, action: ProcessAction, timeout: float
+) -> str:
+    """Act on a process of another machine through its gateway, and say what that one has recorded."""
+    match action:
+        case "write":
+            raise ToolFailed(texts.processes.input_elsewhere((await records.look_elsewhere(process.id)).gateway))
+        case "kill" if process.state is ProcessState.LIVE:
+            await records.ask_stop(process.id, STOP_ELSEWHERE_SECONDS)
+        case "wait":
+            await records.wait_elsewhere(process.id, timeout)
+    seen = await records.look_elsewhere(process.id)
+    if seen.state is ProcessState.LIVE:
+        how = texts.processes.runs_elsewhere(seen.gateway, gateway_runs=seen.gateway_runs)
+        asked = f" {texts.processes.STOP_ASKED}" if action == "kill" else ""
+        return f"{process.id}: {how}{asked} {texts.processes.recorded_output(seen.output)}"
+    lost = seen.state is ProcessState.LOST
+    use.report_exit(ObservedExit(process.id, lost=lost, exit_code=seen.exit_code, signal=seen.signal))
+    how = texts.processes.state_words(seen.state, seen.exit_code, seen.signal)
+    return f"{process.id}: {how}.\n{seen.output or texts.phrases.NO_OUTPUT}"
 
 
 def process_directory(keepers: Path, process: ProcessRecord) -> Path:

@@ -48,6 +48,18 @@ class ProcessRecord(Struct, frozen=True):
     started_at: int
     exit_code: int | None = None
     signal: int | None = None
+    elsewhere: bool = False  # its files are on the machine of another gateway
+
+
+class RemoteProcess(Struct, frozen=True):
+    """A process on the machine of another gateway, as that one has recorded it."""
+
+    state: ProcessState
+    exit_code: int | None
+    signal: int | None
+    output: str  # the end of it
+    gateway: str  # the machine and home of that gateway
+    gateway_runs: bool
 
 
 class ProcessRecords(Protocol):
@@ -69,6 +81,15 @@ class ProcessRecords(Protocol):
 
     async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
         """The processes of the chat, running ones first."""
+
+    async def ask_stop(self, process: str, seconds: float) -> None:
+        """Ask the gateway on whose machine a process runs to stop it; wait for its end, at most for so long."""
+
+    async def wait_elsewhere(self, process: str, seconds: float) -> None:
+        """Wait for the end of a process on another machine, at most for so long."""
+
+    async def look_elsewhere(self, process: str) -> RemoteProcess:
+        """What the gateway on whose machine a process runs says of it now, or has said last."""
 
 
 POLL_SECONDS = 10.0  # between two checks for new output

@@ -259,13 +259,17 @@ class ProcessListResponse(Struct, frozen=True):
 
 
 class ProcessOutputResponse(ProcessResource, frozen=True):
-    """A background process with a part of its output; `here` says whether this machine has its files."""
+    """A background process with a part of its output; `here` says whether this machine has its files.
+
+    If it has not, `gateway` names the one that has them, and the output is what that one has recorded last.
+    """
 
     output: str
     offset: int
     next: int
     size: int
     here: bool
+    gateway: str
 
 
 class SessionListResponse(Struct, frozen=True):

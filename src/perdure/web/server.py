@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from typing import cast
@@ -19,10 +19,11 @@ import uvicorn
 
 from perdure import logs
 from perdure.config import Settings
-from perdure.errors import ConfigurationError
+from perdure.errors import ConfigurationError, Unavailable
 from perdure.logs import Log
 from perdure.runtime.gateway import Gateway, StopKind
 from perdure.web.app import create_app
+from perdure.web.auth.lookup import record_home_token
 from perdure.web.auth.token import ensure_token, has_token, is_token_shared
 from perdure.web.connection_limits import KEEP_ALIVE_SECONDS, ConnectionLimits, LimitedHttpProtocol
 
@@ -112,20 +113,26 @@ async def serve(
     server = _GatewayServer(config, limits, lambda: on_ready(url))
     _install_signal_handlers(gateway, last_resort, lifeline)
     try:
-        return await _run_gateway_and_server(gateway, server, listening)
+        return await _run_gateway_and_server(gateway, server, listening, token)
     finally:
         listening.close()
 
 
-async def _run_gateway_and_server(gateway: Gateway, server: _GatewayServer, listening: socket.socket) -> StopKind:
+async def _run_gateway_and_server(
+    gateway: Gateway, server: _GatewayServer, listening: socket.socket, token: str
+) -> StopKind:
     """The server listens from the moment the gateway is ready until the gateway has stopped."""
     ready = asyncio.Event()
     running = asyncio.create_task(gateway.run(ready.set))
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    serving = asyncio.create_task(server.serve(sockets=[listening])) if ready.is_set() else None
+    serving = None
     try:
+        if ready.is_set():
+            with suppress(Unavailable):  # the next login of a browser stores it
+                await record_home_token(gateway, token)
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
         return await running
     finally:
         server.should_exit = True

@@ -101,6 +101,27 @@ FILES_GONE = "Its files are gone, and with them whatever told of it."
 INPUT_OUTCOME_UNKNOWN = "the process may have been given this input already, wholly or in part."
 
 
+STOP_ASKED = "That gateway was asked to stop it, and has not said yet that it has ended."
+
+
+def runs_elsewhere(gateway: str, *, gateway_runs: bool) -> str:
+    """To people and models: a process is on the machine of another gateway than the one that was asked."""
+    where = f"running on the gateway {gateway}" if gateway else "running on another gateway"
+    return (
+        f"{where}."
+        if gateway_runs
+        else f"{where}, which does not run now: what became of it is unknown until then."
+    )
+
+
+def recorded_output(output: str) -> str:
+    return f"The end of its output, as that gateway has recorded it:\n{output or phrases.NO_OUTPUT}"
+
+
+def input_elsewhere(gateway: str) -> str:
+    return f"The process runs on the gateway {gateway}: only there can it be given input."
+
+
 def started(process: str, *, notify: bool, patterns: Sequence[str]) -> str:
     told = " You will be told when it has ended." if notify else ""
     watched = f" Its output is watched for {', '.join(map(repr, patterns))}." if patterns else ""

@@ -11,6 +11,7 @@ from perdure.runtime.access import Access
 from perdure.runtime.commands.spec import CommandSpec, GatewayControl
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.store.chat_commands import ChatCommand
+from perdure.store.processes import Process
 
 StatusLines = Callable[[str], Awaitable[list[str]]]  # lines of `/status` about the session of a key
 
@@ -25,6 +26,7 @@ class InspectCommands:
         access: Access,
         status_lines: Sequence[StatusLines],
     ) -> None:
+        self._run = run.id
         self._store = run.store
         self._clock = run.clocks.wall
         self._control = control
@@ -47,10 +49,13 @@ class InspectCommands:
     async def _processes(self, key: str) -> list[str]:
         """Return a line for each live background process of a chat."""
         live = await self._store.processes.live(key)
-        return [
-            texts.processes.status_line(one.id, one.command, texts.processes.state_words(one.state, None, None))
-            for one in live
-        ]
+        return [texts.processes.status_line(one.id, one.command, await self._process_state(one)) for one in live]
+
+    async def _process_state(self, process: Process) -> str:
+        seen = await self._store.process_relay.view(process.id)
+        if seen is None or seen.run == self._run:
+            return texts.processes.state_words(process.state, None, None)
+        return texts.processes.runs_elsewhere(seen.gateway, gateway_runs=seen.gateway_runs).rstrip(".")
 
     async def whoami(self, command: ChatCommand, _: str) -> None:
         person, role = command.sender, await self._access.role(command.address, command.sender)

@@ -58,7 +58,7 @@ class AttachmentApi(GatewayApi):
         """Send a file as a download, which a browser saves and does not show."""
         name = request.path_params["id"]
         stored = await self._gateway.store.attachments.get(name) if ID_PATTERN.fullmatch(name) else None
-        path = self._gateway.loops.attachments.find(stored.path) if stored else None
+        path = await self._gateway.loops.attachments.fetch(stored.path) if stored else None
         if stored is None or path is None:
             raise NotFound(texts.http.unknown_file(name), hint=_missing_file_hint(stored))
         return FileResponse(path, headers=_DOWNLOAD_HEADERS, media_type=stored.media_type, filename=stored.name)
@@ -80,4 +80,6 @@ def _missing_file_hint(stored: StoredAttachment | None) -> str:
         return texts.http.file_not_fetched(stored.problem)
     if stored is not None and stored.state is AttachmentState.REFERENCED:
         return texts.http.FILE_NOT_FETCHED_YET
+    if stored is not None:
+        return texts.http.FILE_NOT_HERE
     return texts.http.FILE_IDS_HINT

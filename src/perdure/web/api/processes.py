@@ -13,6 +13,7 @@ from perdure.core.logins import Scope
 from perdure.core.states import ProcessState
 from perdure.operations.resources import cut_page
 from perdure.runtime.gateway import Gateway
+from perdure.runtime.process_records import wait_for_output
 from perdure.store.processes import Process
 from perdure.tools import keeper
 from perdure.web.requests import read_after, read_offset, read_path_id
@@ -59,7 +60,24 @@ class ProcessApi(GatewayApi):
 async def read_process_output(gateway: Gateway, process: Process, offset: int | None) -> ProcessOutputResponse:
     """A process with its output from the offset on, or the last of its output, as far as this machine has it."""
     directory = gateway.settings.home / "keepers" / process.directory
+    if not gateway.store.database.exclusive and not directory.exists():
+        return await _read_elsewhere(gateway, process)
     return await asyncio.to_thread(_read_output, process, directory, offset)
+
+
+async def _read_elsewhere(gateway: Gateway, process: Process) -> ProcessOutputResponse:
+    """A process of another machine, with the end of its output as its gateway has recorded it."""
+    seen = await wait_for_output(gateway.store, process.id)
+    output, size = (seen.output, seen.output_size or 0) if seen else ("", 0)
+    return ProcessOutputResponse(
+        **structs.asdict(process_resource(process)),
+        output=output,
+        offset=max(0, size - len(output.encode())),
+        next=size,
+        size=size,
+        here=False,
+        gateway=seen.gateway if seen else "",
+    )
 
 
 def _read_output(process: Process, directory: Path, offset: int | None) -> ProcessOutputResponse:
@@ -74,6 +92,7 @@ def _read_output(process: Process, directory: Path, offset: int | None) -> Proce
         next=after,
         size=size,
         here=directory.exists(),
+        gateway="",
     )
 
 

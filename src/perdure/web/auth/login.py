@@ -99,9 +99,10 @@ class Authenticator:
     async def log_out(self, request: Request) -> Response:
         """End the cookie of this browser, and of whoever has copied it; other browsers stay logged in."""
         self._check_origin(request, is_cross_site(request))
-        await self._logins.end_cookie(request.cookies.get(self._logins.cookie_name, ""))
+        ended = await self._logins.end_cookies(request.cookies)
         response = _redirect("/login")
-        response.delete_cookie(self._logins.cookie_name, httponly=True, samesite="lax")
+        for name in {self._logins.cookie_name, *ended}:
+            response.delete_cookie(name, httponly=True, samesite="lax")
         return response
 
     async def _log_in_with_token(self, request: Request, given: str) -> Response:
@@ -142,7 +143,7 @@ class Authenticator:
 
     async def _find_login(self, request: Request) -> Login | None:
         if "authorization" not in request.headers:
-            return await self._logins.by_cookie(request.cookies.get(self._logins.cookie_name, ""))
+            return await self._logins.by_cookies(request.cookies)
         given = _bearer_token(request)
         return None if given is None else await self._logins.by_token(given)
 

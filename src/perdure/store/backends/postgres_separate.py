@@ -1,4 +1,7 @@
-"""The connection of the heartbeat, with a thread of its own: it queues behind no write of a session."""
+"""Connections with a thread of their own, for writes that must not queue with those of sessions.
+
+Heartbeats wait for no session, and no session waits for the chunks of files.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,20 @@ from perdure.store.database import Row, Transaction, Tx
 
 T = TypeVar("T")
 
-_HEARTBEAT_SETTINGS = "SET statement_timeout = '4s'"  # less than the 5 seconds between two heartbeats
+HEARTBEAT_SETTINGS = "SET statement_timeout = '4s'"  # less than the 5 seconds between two heartbeats
 
 
-class HeartbeatConnection:
+class SeparateConnection:
     """Runs one transaction after the other, each once. A failure means: not done, or nobody knows."""
 
-    def __init__(self, url: str, make_tx: Callable[[psycopg.Connection[Row], int], Tx]) -> None:
+    def __init__(
+        self, url: str, make_tx: Callable[[psycopg.Connection[Row], int], Tx], name: str, settings: str = ""
+    ) -> None:
+        """`name` is that of its thread; `settings` are further SET statements for the session."""
         self._url = url
         self._make_tx = make_tx
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-heartbeat")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._settings = settings
         self._connection: psycopg.Connection[Row] | None = None
         self._closed = False
 
@@ -44,7 +51,7 @@ class HeartbeatConnection:
 
     def _run_transaction(self, transaction: Transaction[T], time: int) -> T:
         if self._connection is None:
-            self._connection = connect(self._url, _HEARTBEAT_SETTINGS)
+            self._connection = connect(self._url, self._settings)
         self._connection.execute("BEGIN")
         result = transaction(self._make_tx(self._connection, time))
         self._connection.execute("COMMIT")
