@@ -64,7 +64,7 @@ class TurnJournal:
         async def join() -> list[JournalRecord] | None:
             if not await self._store.queue.has_steering_message(self._turn.key):
                 return []
-            return await self._store.queue.join(self._turn, rules, self._run.clocks.wall(), may_join)
+            return await self._store.queue.join(self._turn, rules, self._run.clocks.wall(), may_join=may_join)
 
         records = await self.when_available(join)
         if records == []:

@@ -27,7 +27,7 @@ from perdure.core.turn import TurnState
 from perdure.store import inbox, tombstones, transitions
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.transitions import Turn
-from perdure.store.turn_rights import MayJoin, beginner_of, everybody_may_join
+from perdure.store.turn_rights import MayJoin, beginner_of
 
 _LAST_RECEIPT = "SELECT receipt FROM outbox WHERE turn = :turn AND reply = :reply ORDER BY part DESC LIMIT 1"
 
@@ -82,7 +82,7 @@ class Answers:
         *,
         resolve_key: Transaction[str | None],
         refuse: Transaction[T],
-        may_join: MayJoin = everybody_may_join,
+        may_join: MayJoin,
     ) -> Stored | T:
         """Answer the question that a button stands under, if `resolve_key` lets the sender in; else `refuse`.
 

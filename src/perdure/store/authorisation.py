@@ -10,12 +10,13 @@ from collections.abc import Callable
 from functools import cache
 
 import msgspec
+from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.core.address import Address, SessionKey, decode_session_key
+from perdure.core.logins import is_own_chat, is_own_key, own_chats
 from perdure.core.messages import Inbound, Sender
 from perdure.core.roles import (
-    DEFAULT_TOOLS_BY_ROLE,
     OPERATOR,
     AllowLists,
     Right,
@@ -40,8 +41,8 @@ class Authorisation:
         self,
         lists: Callable[[str], AllowLists],
         *,
-        per_person: bool = False,
-        tools: Callable[[str], ToolsByRole] = lambda _: DEFAULT_TOOLS_BY_ROLE,
+        per_person: bool,
+        tools: Callable[[str], ToolsByRole],
     ) -> None:
         """`lists` returns the lists of a platform, and `tools` the tools of each role there.
 
@@ -52,8 +53,13 @@ class Authorisation:
         self._per_person = per_person
 
     def role(self, tx: Tx, address: Address, person: Sender, *, for_update: bool = False) -> Role | None:
-        """Return a person's role in a chat; None: they are unknown there."""
+        """Return a person's role in a chat; None: they are unknown there.
+
+        In somebody's own chats on the web, nobody has a role only because everybody has one.
+        """
         lists = self._lists(address.platform)
+        if is_own_chat(address):
+            lists = replace(lists, everybody=False)
         if person.id in lists.owners:
             return "owner"
         named = people.roles(tx, address.platform, person.id, address.chat, for_update=for_update)
@@ -68,10 +74,24 @@ class Authorisation:
         """Say whether a person is an owner on a whole platform."""
         return self.role(tx, Address(platform, "dm", people.EVERYWHERE), person) == "owner"
 
+    def web_role(self, tx: Tx, person: Sender) -> Role | None:
+        """Return the role that a login of a person has: theirs in their own chats on the web."""
+        return self.role(tx, Address("web", "dm", own_chats(person.id)), person)
+
+    def may_by_login(self, tx: Tx, turn: Turn, person: Sender, right: Right) -> bool:
+        """Say whether a person may answer what a turn asks, by a login.
+
+        An owner may so in every chat. Others may in their own, if the turn is not one of somebody who may more.
+        """
+        if self.web_role(tx, person) == "owner":
+            return True
+        fits = self.may_join(tx, turn.key, turn_rights.beginner_of(tx, turn), person)
+        return fits and is_own_key(turn.key, person.id) and self.may(tx, turn.key, person, right)
+
     def may_still(self, tx: Tx, key: str, person: Sender, right: Right, platform: str) -> bool:
         """Say whether what a person did on a platform for the session of a key still counts.
 
-        On another platform than the session's own, they did it by a login, which only owners have there.
+        On another platform than the session's own, they did it by a login, and only an owner's reaches so far.
         """
         if platform in ("", decode_session_key(key).address.platform):
             return self.may(tx, key, person, right)

@@ -28,11 +28,6 @@ class Beginner(Struct, frozen=True):
 MayJoin = Callable[[Tx, str, Beginner | None, Sender], bool]  # gets the key, who began the turn, and who wrote
 
 
-def everybody_may_join(_tx: Tx, _key: str, _beginner: Beginner | None, _sender: Sender) -> bool:
-    """The rule of callers that know no people."""
-    return True
-
-
 def beginner_of(tx: Tx, turn: Turn) -> Beginner | None:
     """Return who began a turn; None: it was imported without any words.
 

@@ -35,7 +35,7 @@ from perdure.store.transitions import (
     take_over,
     transition,
 )
-from perdure.store.turn_rights import MayJoin, everybody_may_join
+from perdure.store.turn_rights import MayJoin
 
 MAX_LOST = 1 << 31  # more than there are
 
@@ -57,7 +57,8 @@ class Turns:
         run: str,
         now: int,
         rules: QueueRules = UNLIMITED_RULES,
-        may_join: MayJoin = everybody_may_join,
+        *,
+        may_join: MayJoin,
     ) -> Claim | None:
         """Claim the key's next turn: its open turn, or a new one from its queue, or else from its goal.
 

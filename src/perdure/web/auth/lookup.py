@@ -10,11 +10,9 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from perdure.core.logins import HOME_LOGIN, Login, LoginKind, home_token_scopes
-from perdure.core.messages import Sender
 from perdure.core.roles import TOKEN_HOLDER
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway
-from perdure.store.database import Tx
 from perdure.store.logins import token_digest
 from perdure.web.auth.cookie import COOKIE_MAX_AGE_SECONDS, LoginCookie, new_cookie
 from perdure.web.auth.token import tokens_match
@@ -59,19 +57,17 @@ class LoginLookup:
 
     def _home_login(self) -> Login:
         scopes = home_token_scopes(sandbox_in_force=self._gateway.sandbox.is_on)
-        return Login("", HOME_LOGIN, TOKEN_HOLDER, scopes)
-
-    def _is_owner(self, tx: Tx, person: Sender) -> bool:
-        return self._gateway.loops.access.authorisation.is_owner(tx, "web", person)
+        return Login("", HOME_LOGIN, TOKEN_HOLDER, scopes, "owner")
 
     async def _find(self, digest: str | None, kind: LoginKind) -> Login | None:
         if digest is None:
             return None
         store = self._gateway.store
-        found = await store.logins.find(digest, kind, self._is_owner)
-        if found is None:
+        known = await store.logins.find(digest, kind, self._gateway.loops.access.authorisation.web_role)
+        if known is None:
             return None
+        found, role = known
         with suppress(Unavailable):  # the next request writes it
             await store.logins.record_use(found, self._gateway.operator_verbs.clock())
         by_home_token = kind is LoginKind.COOKIE and found.token is None
-        return replace(self._home_login(), id=found.id) if by_home_token else found.login
+        return replace(self._home_login(), id=found.id) if by_home_token else found.as_login(role)
