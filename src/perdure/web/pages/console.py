@@ -58,7 +58,13 @@ def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
             return await endpoint(self, request)
         except (NotFound, HttpRefusal, Unavailable) as error:
             status = 503 if isinstance(error, Unavailable) else getattr(error, "status", 404)
-            values = {"area": "console", "tab": "", "json_url": None, "counts": None, "error": error}
+            values: dict[str, Any] = {
+                "area": "console",
+                "tab": "",
+                "json_url": None,
+                "counts": None,
+                "error": error,
+            }
             values["for_owner"] = login_of(request).is_owner
             return render_page("console/error.html", status, heading=texts.console.ERROR_TITLES[status], **values)
 
