@@ -18,8 +18,7 @@ from perdure.core.messages import Sender
 from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
 from perdure.core.roles import OPERATOR
-from perdure.core.session import CancelReason
-from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
+from perdure.core.states import INITIAL_STATE, CancelReason, TurnMove, TurnState, advance
 from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
 from perdure.store.answers import Response
 from perdure.store.conditions import MESSAGE_WAITS

@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from perdure.core.address import join_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES
 from perdure.core.logins import own_chats
-from perdure.core.session import SessionState
-from perdure.core.states import GoalState, InboxState, ProcessState
-from perdure.core.turn import OPEN_STATES
+from perdure.core.states import OPEN_STATES, GoalState, InboxState, ProcessState, SessionState
 
 
 def state_in(states: Iterable[str]) -> str:

@@ -14,8 +14,7 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.journal import ObservedExit
-from perdure.core.session import SessionState
-from perdure.core.states import ProcessState
+from perdure.core.states import ProcessState, SessionState
 from perdure.core.storable_text import to_json
 from perdure.store import outbox, reports, sessions, transitions, turn_rights
 from perdure.store.conditions import IN_OWN_CHATS, PROCESS_IS_LIVE, TURN_IS_OPEN, own_chats_part
@@ -321,7 +320,9 @@ def _report(tx: Tx, process: Process, event: str, text: str, kind: InboxKind, *,
     left = session is None or session.id != process.session or session.state is not SessionState.OPEN
     if left or not starter_allowed:
         notice = OutboxReply(
-            address, f"{process.id}.{event}", (texts.background.label(background_number(process.key), text),)
+            address,
+            f"{process.id}.{event}",
+            (texts.chat_commands.background_label(background_number(process.key), text),),
         )
         outbox.enqueue(tx, process.key, None, notice)
         return "notice"

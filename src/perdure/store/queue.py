@@ -12,9 +12,8 @@ from perdure.core.commands import read_command
 from perdure.core.journal import JournalRecord, MessagesJoined
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queue import Fate, QueueMode, QueueRules, WaitingMessage, is_due, messages_of_next_turn
-from perdure.core.states import InboxState
+from perdure.core.states import InboxState, TurnState
 from perdure.core.storable_text import to_json
-from perdure.core.turn import TurnState
 from perdure.store import attachments, busy_modes, inbox, outbox, transitions
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.conditions import MESSAGE_WAITS
@@ -242,7 +241,7 @@ def _notify_key(key: str) -> Transaction[None]:
         if not untold:
             return  # another gateway has told the chat
         tx.run("UPDATE leases SET untold = 0 WHERE key = :key", key=key)
-        notice = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.queue.expired(untold),))
+        notice = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.turns.messages_expired(untold),))
         outbox.enqueue(tx, key, None, notice)
 
     return transaction

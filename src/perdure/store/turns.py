@@ -9,7 +9,7 @@ from msgspec import Struct
 from perdure.core.handover import is_local_call
 from perdure.core.journal import Entry, JournalRecord, ToolEnded
 from perdure.core.queue import QueueRules
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store import attachments, goals, journal, leases, outbox, processes
 from perdure.store.claims import Claim, claim
 from perdure.store.conditions import (

@@ -15,8 +15,7 @@ from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.effects import Effect
 from perdure.core.journal import Cause, TurnUndone, TurnView
 from perdure.core.messages import Inbound, Sender
-from perdure.core.session import SessionState
-from perdure.core.turn import FINAL_STATES
+from perdure.core.states import FINAL_STATES, SessionState
 from perdure.store import attachments, goals, inbox, journal, outbox, previews, sessions, transitions
 from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
