@@ -186,6 +186,7 @@ class QuestionApi(GatewayApi):
         QuestionAnswerResponse,
         body=AnswerQuestionRequest,
         scope=Scope.CHAT,
+        own=True,
     )
     async def answer(self, request: Request) -> QuestionAnswerResponse:
         """Answer a question that a turn waits for."""
@@ -201,6 +202,7 @@ class QuestionApi(GatewayApi):
         ApprovalResponse,
         body=DecideApprovalRequest,
         scope=Scope.APPROVE,
+        own=True,
     )
     async def decide_approval(self, request: Request) -> ApprovalResponse:
         """Approve or deny a call."""
