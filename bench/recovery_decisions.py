@@ -47,7 +47,7 @@ from perdure.store.ids import wall_clock
 from perdure.store.transitions import Turn
 
 SECONDS = 0.5
-AROUND = RecoveryContext(last_sign_of_life=1_000)
+AROUND = RecoveryContext(authorised=True, last_sign_of_life=1_000)
 POLICY = RecoveryPolicy()
 
 
@@ -153,7 +153,9 @@ async def _requeue(store: Store, turn: Turn) -> None:
     run = await store.runs.get(view.content_run or "")
     assert session is not None, f"session {turn.session} is gone"
     assert run is not None, f"run {view.content_run} is gone"
-    around = RecoveryContext(session.state, max(run.heartbeat_at, view.content[-1].at))
+    around = RecoveryContext(
+        authorised=True, session=session.state, last_sign_of_life=max(run.heartbeat_at, view.content[-1].at)
+    )
     decision = decide(view, around, POLICY, wall_clock())
     assert decision.choice is RecoveryChoice.RESUME, f"turn {turn.id}: {decision.why}"
     decided = RecoveryDecided(decision.choice, decision.why, decision.evidence, decision.rule)

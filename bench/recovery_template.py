@@ -18,6 +18,7 @@ from perdure.store.claims import Claim
 from perdure.store.ids import wall_clock
 from perdure.store.outbox import OutboxReply
 from perdure.store.runs import Instance
+from support.store_gateway import everybody_may_join
 
 DIGITS = 10
 MARK = "#" * DIGITS  # stands in a pattern where its copies have their number
@@ -72,8 +73,8 @@ async def _live(url: str, home: Path) -> None:
 async def _claim(store: Store, run: str, chat: str) -> Claim:
     inbound = Inbound(Address("web", "dm", chat), "m1", Sender("ada", "Ada"), SCRIPT)
     key = session_key("main", inbound.address)
-    await store.inbox.receive(inbound, "{}", key, wall_clock())
-    claim = await store.turns.claim(key, run, wall_clock())
+    await store.inbox.receive(inbound, "{}", key, wall_clock(), may_join=everybody_may_join)
+    claim = await store.turns.claim(key, run, wall_clock(), may_join=everybody_may_join)
     assert claim is not None, f"the turn of {key} was not claimed"
     await store.turns.append(claim.turn, [ModelAsked(1, "offline")], wall_clock())
     return claim

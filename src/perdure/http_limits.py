@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from typing import cast
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
 
 import httpx2
 from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Request, Response
@@ -39,11 +41,15 @@ class AnswerTooLarge(httpx2.RemoteProtocolError):
 
 
 class BoundedTransport(AsyncBaseTransport):
-    """Carries requests over another transport, and reads no answer beyond its limits."""
+    """Carries requests over another transport, and reads no answer beyond its limits.
 
-    def __init__(self, inner: AsyncBaseTransport, limits: AnswerLimits) -> None:
+    `library` is httpx2, or httpx for clients of its own: both have the same classes under the same names.
+    """
+
+    def __init__(self, inner: AsyncBaseTransport, limits: AnswerLimits, library: Any = httpx2) -> None:
         self._inner = inner
         self._limits = limits
+        self._library = library
 
     async def handle_async_request(self, request: Request) -> Response:
         if "accept-encoding" in request.headers:
@@ -52,7 +58,7 @@ class BoundedTransport(AsyncBaseTransport):
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity", *ZLIB_ENCODINGS):
             await response.aclose()
-            raise httpx2.RemoteProtocolError(
+            raise self._library.RemoteProtocolError(
                 f"the answer is compressed by {encoding[:50]!r}, which nobody asked for"
             )
         headers = [
@@ -60,8 +66,12 @@ class BoundedTransport(AsyncBaseTransport):
             for name, value in response.headers.raw
             if name.lower() != b"content-encoding" and not (encoding and name.lower() == b"content-length")
         ]
-        stream = _BoundedStream(cast("AsyncByteStream", response.stream), self._limits_of(response), encoding)
-        return Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
+        stream_class = _stream_class(self._library)
+        stream = stream_class(cast("AsyncByteStream", response.stream), self._limits_of(response), encoding)
+        bounded: Response = self._library.Response(
+            response.status_code, headers=headers, stream=stream, extensions=response.extensions
+        )
+        return bounded
 
     def _limits_of(self, response: Response) -> tuple[int | None, int | None]:
         """The most bytes of this answer, and of each of its events."""
@@ -73,18 +83,19 @@ class BoundedTransport(AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def bound_answers(client: AsyncClient, limits: AnswerLimits) -> None:
-    """Let a client read no answer beyond its limits, whichever transports and proxies it uses."""
+def bound_answers(client: Any, limits: AnswerLimits) -> None:
+    """Let a client of httpx2 or httpx read no answer beyond its limits, whichever transports it uses."""
+    library = httpx2 if isinstance(client, AsyncClient) else import_module("httpx")
     transport, mounts = client._transport, client._mounts  # noqa: SLF001 reason: there is no other way in
-    client._transport = _bounded(transport, limits)  # noqa: SLF001
+    client._transport = _bounded(transport, limits, library)  # noqa: SLF001
     client._mounts = {  # noqa: SLF001
-        pattern: None if each is None else _bounded(each, limits) for pattern, each in mounts.items()
+        pattern: None if each is None else _bounded(each, limits, library) for pattern, each in mounts.items()
     }
 
 
-def _bounded(transport: AsyncBaseTransport, limits: AnswerLimits) -> AsyncBaseTransport:
+def _bounded(transport: AsyncBaseTransport, limits: AnswerLimits, library: Any) -> AsyncBaseTransport:
     bounded = isinstance(transport, BoundedTransport)
-    return transport if bounded else BoundedTransport(transport, limits)
+    return transport if bounded else BoundedTransport(transport, limits, library)
 
 
 class _ByteCounter:
@@ -131,6 +142,23 @@ class _BoundedStream(AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+@cache
+def _stream_class(library: Any) -> Any:
+    """The class of a library's answers: its client takes no stream that is not one of its own."""
+    if library is httpx2:
+        return _BoundedStream
+
+    class BoundedStreamOfLibrary(_BoundedStream, library.AsyncByteStream):  # type: ignore[misc]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                async for piece in super().__aiter__():
+                    yield piece
+            except httpx2.RemoteProtocolError as error:
+                raise library.RemoteProtocolError(str(error)) from error
+
+    return BoundedStreamOfLibrary
 
 
 def _as_it_is(received: bytes) -> Iterator[bytes]:

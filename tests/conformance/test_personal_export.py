@@ -18,7 +18,7 @@ from perdure.operations.transfer import import_sessions
 from perdure.store import session_verbs
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.people import Person
-from support.store_gateway import StoreGateway
+from support.store_gateway import StoreGateway, everybody_may_join
 
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +32,8 @@ async def says(
     address = Address(platform, kind, chat)
     key = session_key("main", address)
     inbound = Inbound(address, text, Sender(sender, sender.title()), text, attachments=(FILE,))
-    await gateway.store.inbox.receive(inbound, f"raw {text}", key, gateway.now())
-    claim = await gateway.store.turns.claim(key, gateway.run, gateway.now())
+    await gateway.store.inbox.receive(inbound, f"raw {text}", key, gateway.now(), may_join=everybody_may_join)
+    claim = await gateway.store.turns.claim(key, gateway.run, gateway.now(), may_join=everybody_may_join)
     assert claim is not None
     await gateway.finishes_turn(claim.turn)
     return key

@@ -15,7 +15,7 @@ from perdure.core.messages import Button
 from perdure.core.transfer.export_format import read_document
 from perdure.operations.transfer import read_import
 from perdure.store.outbox import OutboxReply
-from support.store_gateway import StoreGateway, chat_address, key_of
+from support.store_gateway import StoreGateway, chat_address, everybody_may_join, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_b14_message_and_its_raw_event_are_on_record(gateway: StoreGateway
 
 async def test_b14_name_that_no_database_takes_finds_nothing(gateway: StoreGateway) -> None:
     assert await gateway.store.sessions.find_by_name(BAD) == []
-    assert await gateway.store.turns.claim(BAD, gateway.run, gateway.now()) is None
+    assert await gateway.store.turns.claim(BAD, gateway.run, gateway.now(), may_join=everybody_may_join) is None
     assert await gateway.store.inbox.count_waiting(key_of(BAD)) == 0
 
 

@@ -19,7 +19,7 @@ from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
 from perdure.store.session_verbs import resume
 from perdure.store.transitions import Turn
-from support.store_gateway import StoreGateway, chat_address, key_of
+from support.store_gateway import StoreGateway, chat_address, everybody_may_join, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,13 +36,15 @@ async def hears(
 ) -> str:
     said = Inbound(chat_address(), name, Sender("ada"), text, attachments=files)
     stored = await gateway.store.inbox.receive(
-        said, "raw", KEY, gateway.now(), rules=QueueRules(mode, await_files=True)
+        said, "raw", KEY, gateway.now(), rules=QueueRules(mode, await_files=True), may_join=everybody_may_join
     )
     return stored.message
 
 
 async def claims(gateway: StoreGateway) -> Claim | None:
-    return await gateway.store.turns.claim(KEY, gateway.run, gateway.now(), QueueRules(await_files=True))
+    return await gateway.store.turns.claim(
+        KEY, gateway.run, gateway.now(), QueueRules(await_files=True), may_join=everybody_may_join
+    )
 
 
 async def awaited(gateway: StoreGateway) -> list[PendingAttachment]:
@@ -97,10 +99,10 @@ async def test_message_that_waits_for_a_file_is_not_overtaken_when_it_steers(gat
     await hears(gateway, "1", PHOTO, mode="steer")
     await hears(gateway, "2", text="go left", mode="steer")
     rules = QueueRules("steer", await_files=True)
-    assert await gateway.store.queue.join(turn, rules, gateway.now()) == []
+    assert await gateway.store.queue.join(turn, rules, gateway.now(), may_join=everybody_may_join) == []
     [one] = await awaited(gateway)
     await fetch(gateway, one)
-    assert await gateway.store.queue.join(turn, rules, gateway.now())
+    assert await gateway.store.queue.join(turn, rules, gateway.now(), may_join=everybody_may_join)
     assert [cause.message for cause in (await gateway.view(turn)).causes[1:]] == ["1", "2"]
 
 
@@ -129,7 +131,13 @@ async def test_nothing_is_fetched_for_a_message_that_nobody_will_answer(gateway:
     [one] = await awaited(gateway)
     gone = Inbound(chat_address(), "1", Sender("ada"), "", kind="delete", version="1")
     await gateway.store.queue.amend(
-        gone, "raw", KEY, gateway.now(), resolve_key=lambda tx: KEY, rules=QueueRules()
+        gone,
+        "raw",
+        KEY,
+        gateway.now(),
+        resolve_key=lambda tx: KEY,
+        rules=QueueRules(),
+        may_join=everybody_may_join,
     )
     assert await awaited(gateway) == []
     assert await gateway.store.attachments.fetched_path(one) is None
@@ -214,7 +222,9 @@ async def test_b180_files_go_with_their_session_into_another_chat(gateway: Store
     await gateway.finishes_turn(claim.turn)
     request = Inbound(chat_address("c2"), "2", Sender("ada"), f"/resume {claim.turn.session}")
     moved = await gateway.store.database.write(
-        resume(key_of("c2"), gateway.run, request, session=claim.turn.session), key=key_of("c2"), at=gateway.now()
+        resume(key_of("c2"), gateway.run, request, session=claim.turn.session, may_take=lambda _, __: True),
+        key=key_of("c2"),
+        at=gateway.now(),
     )
     assert moved.outcome == "session"
     there = await gateway.store.attachments.of_conversation(key_of("c2"))

@@ -16,7 +16,7 @@ from perdure.store import session_verbs
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
-from support.store_gateway import StoreGateway, chat_address, key_of, message
+from support.store_gateway import StoreGateway, chat_address, everybody_may_join, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,9 @@ async def asks(gateway: StoreGateway, text: str, *, chat_name: str = "c1", most:
 
 
 async def begins(gateway: StoreGateway, number: int) -> Turn:
-    claim = await gateway.store.turns.claim(background_session_key(key_of(), number), gateway.run, gateway.now())
+    claim = await gateway.store.turns.claim(
+        background_session_key(key_of(), number), gateway.run, gateway.now(), may_join=everybody_may_join
+    )
     assert claim is not None
     return claim.turn
 

@@ -15,7 +15,7 @@ from perdure.core.states import CancelReason, RecoveryState, SessionState, TurnS
 from perdure.store import session_verbs
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.session_verbs import StopResult
-from support.store_gateway import StoreGateway, answer_with_calls, key_of, message
+from support.store_gateway import StoreGateway, answer_with_calls, everybody_may_join, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,9 @@ pytestmark = pytest.mark.anyio
 async def commands(gateway: StoreGateway, text: str, *, id: str | None = None) -> bool:  # noqa: A002 reason: reads best
     """Receive a command; whether it was new."""
     inbound = message(text, id=id)
-    stored = await gateway.store.inbox.receive(inbound, f"raw {text}", key_of(), gateway.now(), "command")
+    stored = await gateway.store.inbox.receive(
+        inbound, f"raw {text}", key_of(), gateway.now(), "command", may_join=everybody_may_join
+    )
     return stored.fresh
 
 

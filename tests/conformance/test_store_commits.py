@@ -22,7 +22,7 @@ from perdure.store.api import Store
 from perdure.store.backends.sqlite import SqliteDatabase, open_sqlite
 from perdure.store.database import Row, Tx
 from perdure.store.runs import Instance
-from support.store_gateway import StoreGateway, key_of, message, python_child
+from support.store_gateway import StoreGateway, everybody_may_join, key_of, message, python_child
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -355,12 +355,16 @@ async def test_full_disk_while_messages_come_loses_none_that_was_taken_in(small:
     received, number = [], 0
     with pytest.raises(StoreFull):
         for number in range(10_000):
-            await small.inbox.receive(message(f"m{number}"), "raw" * 500, key_of(), number)
+            await small.inbox.receive(
+                message(f"m{number}"), "raw" * 500, key_of(), number, may_join=everybody_may_join
+            )
             received.append(f"m{number}")
     assert [one.text for one in await small.inbox.chat_messages(key_of(), 0)] == received
     await make_room(small)
-    assert (await small.inbox.receive(message(f"m{number}"), "", key_of(), number)).fresh
-    claim = await small.turns.claim(key_of(), run, 1)
+    assert (
+        await small.inbox.receive(message(f"m{number}"), "", key_of(), number, may_join=everybody_may_join)
+    ).fresh
+    claim = await small.turns.claim(key_of(), run, 1, may_join=everybody_may_join)
     assert claim is not None
     assert await small.inbox.count_waiting(key_of()) == number
 
@@ -373,7 +377,7 @@ from pathlib import Path
 from perdure.errors import StoreBroken
 from perdure.store.api import Store
 from perdure.store.backends.sqlite import open_sqlite
-from support.store_gateway import key_of, message
+from support.store_gateway import everybody_may_join, key_of, message
 
 async def main() -> None:
     home = Path(sys.argv[1])
@@ -383,7 +387,8 @@ async def main() -> None:
     seen = []
     for number in range(10_000):
         try:
-            await store.inbox.receive(message(f"m{number}"), "raw" * 500, key_of(), number)
+            inbound = message(f"m{number}")
+            await store.inbox.receive(inbound, "raw" * 500, key_of(), number, may_join=everybody_may_join)
             print(number, flush=True)
         except StoreBroken as error:
             seen.append(error)

@@ -19,7 +19,14 @@ from perdure.store.erasure import MAX_ROWS_PER_TRANSACTION, ErasedSession, delet
 from perdure.store.goals import set_goal
 from perdure.store.processes import Process, ProcessEnd, ProcessRequest
 from perdure.store.transitions import Turn
-from support.store_gateway import StoreGateway, answer_with_calls, chat_address, key_of, message
+from support.store_gateway import (
+    StoreGateway,
+    answer_with_calls,
+    chat_address,
+    everybody_may_join,
+    key_of,
+    message,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +38,7 @@ async def fills(gateway: StoreGateway, *, chat_name: str = "c1") -> tuple[Turn, 
     """A session with words in every table that may hold any."""
     file = (Attachment(f"{WORDS}.png", f"ref {WORDS}", "image/png", 3),)
     said = Inbound(chat_address(chat_name), f"m {chat_name}", Sender("ada", "Ada"), WORDS, attachments=file)
-    await gateway.store.inbox.receive(said, WORDS, key_of(chat_name), gateway.now())
+    await gateway.store.inbox.receive(said, WORDS, key_of(chat_name), gateway.now(), may_join=everybody_may_join)
     claim = await gateway.claims(chat_name)
     assert claim is not None
     turn = claim.turn
@@ -41,7 +48,9 @@ async def fills(gateway: StoreGateway, *, chat_name: str = "c1") -> tuple[Turn, 
     await gateway.store.previews.begin(turn.id, turn.key, turn.epoch, gateway.now())
     await gateway.finishes_turn(turn, WORDS, WORDS, chat_name=chat_name)
     ordered = message(f"/goal {WORDS}", chat_name=chat_name, id=f"g {chat_name}")
-    await gateway.store.inbox.receive(ordered, WORDS, key_of(chat_name), gateway.now(), "command")
+    await gateway.store.inbox.receive(
+        ordered, WORDS, key_of(chat_name), gateway.now(), "command", may_join=everybody_may_join
+    )
     order = (await gateway.store.chat_commands.waiting(gateway.run))[-1]
     setting = set_goal(key_of(chat_name), ordered, 5)
     await gateway.store.chat_commands.execute(order, setting, lambda _: f"A goal: {WORDS}", gateway.now())
@@ -86,7 +95,7 @@ async def test_message_that_was_erased_does_not_come_back(gateway: StoreGateway)
     turn, _ = await fills(gateway)
     await erases(gateway, turn.session)
     said = Inbound(chat_address(), "m c1", Sender("ada"), WORDS)
-    stored = await gateway.store.inbox.receive(said, WORDS, key_of(), gateway.now())
+    stored = await gateway.store.inbox.receive(said, WORDS, key_of(), gateway.now(), may_join=everybody_may_join)
     assert (stored.fresh, stored.fate, stored.message) == (False, Fate.ERASED, "")
     await gateway.store.inbox.reject(said.event_key, WORDS, "garbled", gateway.now())
     assert await gateway.query("SELECT 1 FROM inbox") == []
@@ -132,7 +141,9 @@ async def test_large_session_goes_some_rows_at_a_time_and_can_be_read_meanwhile(
     await gateway.finishes_turn(turn, "done")
     for number in range(MAX_ROWS_PER_TRANSACTION):
         ordered = message("/help", id=f"h{number}")
-        await gateway.store.inbox.receive(ordered, "", key_of(), gateway.now(), "command")
+        await gateway.store.inbox.receive(
+            ordered, "", key_of(), gateway.now(), "command", may_join=everybody_may_join
+        )
     await gateway.store.erasure.begin(turn.session, gateway.now())
     some = await gateway.store.database.write(lambda tx: delete_some_rows(tx, turn.session), at=1)
     assert some is not None
@@ -148,7 +159,7 @@ async def test_session_that_is_brought_back_in_the_middle_goes_all_the_same(gate
     turn = await gateway.begins_turn("work")
     await gateway.store.erasure.begin(turn.session, gateway.now())
     wish = message("", id="wish")
-    verb = session_verbs.resume(key_of(), gateway.run, wish, session=turn.session)
+    verb = session_verbs.resume(key_of(), gateway.run, wish, session=turn.session, may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     again = await gateway.begins_turn("more")
     assert again.session == turn.session
@@ -163,7 +174,9 @@ async def test_nobody_hears_of_a_process_that_is_ended_for_the_erasing(gateway: 
     assert row is not None
     assert (row.needs_report, row.active_patterns) == (False, [])
     assert (
-        await gateway.store.processes.record_end(process, ProcessEnd(exit_code=0), lambda _: WORDS, gateway.now())
+        await gateway.store.processes.record_end(
+            process, ProcessEnd(exit_code=0), lambda _: WORDS, gateway.now(), starter_allowed=True
+        )
         == "nobody"
     )
 
@@ -188,7 +201,9 @@ async def test_command_bound_to_an_erased_turn_stays_with_its_own_session(gatewa
     old = await gateway.begins_turn("old")
     await gateway.finishes_turn(old)
     await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
-    await gateway.store.inbox.receive(message("/why"), "", key_of(), gateway.now(), "command")
+    await gateway.store.inbox.receive(
+        message("/why"), "", key_of(), gateway.now(), "command", may_join=everybody_may_join
+    )
     await gateway.execute_sql("UPDATE inbox SET bound = :turn WHERE kind = 'command'", turn=old.id)
     await erases(gateway, old.session)
     assert await gateway.query("SELECT bound FROM inbox WHERE kind = 'command'") == [(None,)]
@@ -233,7 +248,9 @@ async def test_idle_sessions_are_those_in_which_nothing_is_under_way_or_owed(gat
     assert await idle(gateway) == [done.session]
     await gateway.finishes_turn(running)
     await gateway.delivers()
-    await gateway.store.processes.record_end(process, ProcessEnd(exit_code=0), lambda row: row.id, gateway.now())
+    await gateway.store.processes.record_end(
+        process, ProcessEnd(exit_code=0), lambda row: row.id, gateway.now(), starter_allowed=True
+    )
     found = [done.session, running.session, owing.session, busy.session]
     assert sorted(await idle(gateway)) == sorted(found)
     assert len(await idle(gateway, 2)) == 2

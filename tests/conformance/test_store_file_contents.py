@@ -13,7 +13,7 @@ from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.errors import ContentDamaged
 from perdure.store.file_contents import ABANDONED_AFTER_MS, StoredContent
 from perdure.testing import SettableClock
-from support.store_gateway import StoreGateway, chat_address, key_of
+from support.store_gateway import StoreGateway, chat_address, everybody_may_join, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +114,7 @@ async def test_b104_bytes_go_with_their_session(gateway: StoreGateway) -> None:
     await write(gateway, "att_1", *PIECES)
     await upload(gateway)
     said = Inbound(chat_address(), "1", Sender("ada"), "look", attachments=(Attachment("a.txt", "att_1"),))
-    stored = await gateway.store.inbox.receive(said, "raw", key_of(), gateway.now())
+    stored = await gateway.store.inbox.receive(said, "raw", key_of(), gateway.now(), may_join=everybody_may_join)
     assert await read(gateway) == WHOLE
     assert await gateway.store.erasure.begin(stored.session, gateway.now())
     erased = await gateway.store.erasure.finish(stored.session, gateway.now())

@@ -12,7 +12,7 @@ from perdure.core.journal import TurnFinished
 from perdure.store import session_verbs
 from perdure.store.claims import Claim
 from perdure.store.goals import end_goal, set_goal
-from support.store_gateway import StoreGateway, key_of, message
+from support.store_gateway import StoreGateway, everybody_may_join, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,9 @@ async def test_b84_goal_does_not_go_on_after_a_turn_that_did_not_complete(
 async def test_b84_message_and_command_go_before_a_goal(gateway: StoreGateway) -> None:
     await sets(gateway)
     await gateway.finishes_turn((await goes_on(gateway)).turn, "one")
-    await gateway.store.inbox.receive(message("/goal off"), "raw", key_of(), gateway.now(), "command")
+    await gateway.store.inbox.receive(
+        message("/goal off"), "raw", key_of(), gateway.now(), "command", may_join=everybody_may_join
+    )
     assert await gateway.claims() is None, "the command may be about the goal"
     await gateway.receives("hello")
     (command,) = await gateway.store.chat_commands.waiting(gateway.run)

@@ -13,7 +13,15 @@ import msgspec
 import pytest
 
 from perdure.core.messages import Attachment, Inbound, Sender
-from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, key_of, message, python_child
+from support.store_gateway import (
+    DatabaseLocation,
+    StoreGateway,
+    chat_address,
+    everybody_may_join,
+    key_of,
+    message,
+    python_child,
+)
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +89,12 @@ async def test_b71_event_is_another_one_when_account_chat_or_id_differs(gateway:
         (Inbound(chat_address("b"), "1", sender, "hi"), key_of("b")),
         (Inbound(chat_address("a"), "1", sender, "hi", account="other"), key_of("a")),
     ]
-    assert all([(await receive(inbound, "", key, gateway.now())).fresh for inbound, key in events])
+    assert all(
+        [
+            (await receive(inbound, "", key, gateway.now(), may_join=everybody_may_join)).fresh
+            for inbound, key in events
+        ]
+    )
 
 
 async def test_b70_event_that_cannot_be_read_is_kept_once_as_rejected(gateway: StoreGateway) -> None:
@@ -114,7 +127,7 @@ async def test_b70_attachments_are_stored_as_references_in_order(gateway: StoreG
     files = (Attachment("a.txt", "ref-a", "text/plain", 3), Attachment("b.bin", "ref-b"))
     inbound = Inbound(chat_address(), "1", Sender("ada"), "look at these", attachments=files, sent_at=77)
     for _ in range(2):
-        await gateway.store.inbox.receive(inbound, "raw", key_of(), gateway.now())
+        await gateway.store.inbox.receive(inbound, "raw", key_of(), gateway.now(), may_join=everybody_may_join)
     rows = await gateway.query(
         "SELECT ordinal, name, reference, media_type, size, state, path FROM attachments ORDER BY ordinal"
     )
@@ -192,7 +205,7 @@ async def test_text_with_a_nul_character_stops_nothing(gateway: StoreGateway) ->
     """B14: PostgreSQL has no place for it, so both databases hold what stands for it."""
     words, cleaned = "nul\x00 here", "nul\N{REPLACEMENT CHARACTER} here"
     await gateway.store.inbox.reject("event", words, words, gateway.now())
-    await gateway.store.inbox.receive(message(words), words, key_of(), gateway.now())
+    await gateway.store.inbox.receive(message(words), words, key_of(), gateway.now(), may_join=everybody_may_join)
     claim = await gateway.claims()
     assert claim is not None
     assert (await gateway.view(claim.turn)).causes[0].text == cleaned

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from perdure.core.logins import ALL_SCOPES, Login, LoginKind, Scope
 from perdure.core.messages import Sender
+from perdure.core.roles import Role
 from perdure.store.api import Store
 from perdure.store.backends.read_only import open_beside_gateway
 from perdure.store.database import Tx
@@ -19,18 +20,19 @@ from support.store_gateway import StoreGateway
 
 pytestmark = pytest.mark.anyio
 
-ANN = Login("", "phone", Sender("ann", "Ann"), frozenset((Scope.READ, Scope.CHAT)))
-HOME = Login("", "home", Sender("owner"), ALL_SCOPES)
+ANN = Login("", "phone", Sender("ann", "Ann"), frozenset((Scope.READ, Scope.CHAT)), "owner")
+HOME = Login("", "home", Sender("owner"), ALL_SCOPES, "owner")
 HOUR_SECONDS = 3600
 MONTH_MS = 30 * 86_400_000
 
 
-def is_known(_: Tx, person: Sender) -> bool:
-    return person.id in ("ann", "owner")
+def role_of(_: Tx, person: Sender) -> Role | None:
+    return "owner" if person.id in ("ann", "owner") else None
 
 
 async def find(gateway: StoreGateway, digest: str, kind: LoginKind = LoginKind.TOKEN) -> StoredLogin | None:
-    return await gateway.store.logins.find(digest, kind, is_known)
+    found = await gateway.store.logins.find(digest, kind, role_of)
+    return found[0] if found else None
 
 
 async def added(gateway: StoreGateway, login: Login = ANN, expires_at: int | None = None) -> StoredLogin:
@@ -61,7 +63,7 @@ def test_tokens_are_random_and_only_such_have_a_digest() -> None:
 
 async def test_login_is_found_by_its_digest_and_kind_and_outlives_the_gateway(gateway: StoreGateway) -> None:
     stored = await added(gateway)
-    assert (stored.login.name, stored.person, stored.scopes) == (ANN.name, ANN.person, ANN.scopes)
+    assert (stored.as_login("owner").name, stored.person, stored.scopes) == (ANN.name, ANN.person, ANN.scopes)
     await gateway.reopen()
     assert await find(gateway, "digest of phone") == stored
     assert await find(gateway, "digest of phone", LoginKind.COOKIE) is None
@@ -69,7 +71,7 @@ async def test_login_is_found_by_its_digest_and_kind_and_outlives_the_gateway(ga
 
 
 async def test_login_of_a_person_who_is_out_is_not_found(gateway: StoreGateway) -> None:
-    assert await gateway.store.logins.add(Login("", "x", Sender("eve"), ALL_SCOPES), "digest")
+    assert await gateway.store.logins.add(Login("", "x", Sender("eve"), ALL_SCOPES, "owner"), "digest")
     assert await find(gateway, "digest") is None
 
 
@@ -86,7 +88,7 @@ async def test_name_is_taken_until_its_login_has_expired(gateway: StoreGateway) 
 
 async def test_cookie_has_what_its_token_has_and_goes_with_it(gateway: StoreGateway) -> None:
     logins, token = gateway.store.logins, await added(gateway)
-    await logins.add_cookie(token.login, "cookie", MONTH_MS)
+    await logins.add_cookie(token.as_login("owner"), "cookie", MONTH_MS)
     await logins.add_cookie(await home(gateway), "cookie of the home", MONTH_MS)
     cookie = await find(gateway, "cookie", LoginKind.COOKIE)
     assert cookie is not None
@@ -95,7 +97,7 @@ async def test_cookie_has_what_its_token_has_and_goes_with_it(gateway: StoreGate
     assert not await logins.revoke("phone")
     assert await find(gateway, "cookie", LoginKind.COOKIE) is None
     left = await find(gateway, "cookie of the home", LoginKind.COOKIE)
-    assert left is not None and left.login.name == "home"
+    assert left is not None and left.as_login("owner").name == "home"
     assert [each.name for each in await logins.tokens()] == ["home:abc"]
 
 
@@ -105,7 +107,7 @@ async def test_b165_token_of_a_home_is_a_row_until_the_home_has_another_one(gate
     assert await home(gateway) == first, "the same token again"
     await logins.add_cookie(first, "cookie", MONTH_MS)
     found = await find(gateway, "digest of home")
-    assert found is not None and (found.login, found.name) == (first, "home:abc")
+    assert found is not None and (found.as_login("owner"), found.name) == (first, "home:abc")
     fewer = HOME.scopes - {Scope.APPROVE}
     await logins.record_home("abc", replace(HOME, scopes=fewer), "digest of home")
     cookie = await find(gateway, "cookie", LoginKind.COOKIE)
@@ -121,7 +123,7 @@ async def test_cookie_ends_with_its_token_or_after_its_time(gateway: StoreGatewa
     clock = await with_settable_clock(gateway)
     logins = gateway.store.logins
     token = await added(gateway, expires_at=clock() + HOUR_SECONDS * 1000)
-    await logins.add_cookie(token.login, "short", MONTH_MS)
+    await logins.add_cookie(token.as_login("owner"), "short", MONTH_MS)
     of_home = await home(gateway)
     await logins.add_cookie(of_home, "long", MONTH_MS)
     clock.move(HOUR_SECONDS)
@@ -136,14 +138,14 @@ async def test_cookie_ends_with_its_token_or_after_its_time(gateway: StoreGatewa
 async def test_no_cookie_is_stored_for_a_token_that_was_revoked_meanwhile(gateway: StoreGateway) -> None:
     token = await added(gateway)
     await gateway.store.logins.revoke("phone")
-    await gateway.store.logins.add_cookie(token.login, "late", MONTH_MS)
+    await gateway.store.logins.add_cookie(token.as_login("owner"), "late", MONTH_MS)
     assert await gateway.query("SELECT * FROM logins") == []
 
 
 async def test_logout_removes_one_cookie_and_never_a_token(gateway: StoreGateway) -> None:
     logins, token = gateway.store.logins, await added(gateway)
     for digest in ("one", "other"):
-        await logins.add_cookie(token.login, digest, MONTH_MS)
+        await logins.add_cookie(token.as_login("owner"), digest, MONTH_MS)
     await logins.remove_cookie("one")
     await logins.remove_cookie("digest of phone")
     assert await find(gateway, "one", LoginKind.COOKIE) is None

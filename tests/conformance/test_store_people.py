@@ -8,13 +8,13 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.messages import Inbound, Sender, Stored
-from perdure.core.roles import OPERATOR, AllowLists
+from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, OPERATOR, AllowLists
 from perdure.store.authorisation import Authorisation
 from perdure.store.goals import set_goal
 from perdure.store.inbox import InboxKind
 from perdure.store.people import Person, roles
 from perdure.store.processes import ProcessEnd, ProcessRequest
-from support.store_gateway import StoreGateway, chat_address, key_of
+from support.store_gateway import StoreGateway, chat_address, everybody_may_join, key_of
 
 pytestmark = pytest.mark.anyio
 
@@ -69,12 +69,16 @@ def place(person: Person) -> tuple[str, str, str]:
 
 
 def admission(*owners: str) -> Authorisation:
-    return Authorisation(lambda _: AllowLists(frozenset(owners)))
+    return Authorisation(
+        lambda _: AllowLists(frozenset(owners)), per_person=False, tools=lambda _: DEFAULT_TOOLS_BY_ROLE
+    )
 
 
 async def hears(gateway: StoreGateway, text: str, kind: InboxKind = "message", sender: str = "eve") -> Stored:
     inbound = Inbound(chat_address(), f"{sender}: {text}", Sender(sender), text)
-    return await gateway.store.inbox.receive(inbound, "raw", key_of(), gateway.now(), kind)
+    return await gateway.store.inbox.receive(
+        inbound, "raw", key_of(), gateway.now(), kind, may_join=everybody_may_join
+    )
 
 
 async def states(gateway: StoreGateway) -> dict[str, str]:
@@ -105,7 +109,9 @@ async def test_b101_news_of_a_removed_persons_process_begins_no_turn(gateway: St
     process = await gateway.store.processes.record(wish, gateway.run, gateway.now())
     await gateway.finishes_turn(turn)
     assert (
-        await gateway.store.processes.record_end(process, ProcessEnd(exit_code=0), lambda _: "tea", gateway.now())
+        await gateway.store.processes.record_end(
+            process, ProcessEnd(exit_code=0), lambda _: "tea", gateway.now(), starter_allowed=True
+        )
         == "report"
     )
     await gateway.store.database.write(admission("ann").reject_unauthorised(), at=gateway.now())
@@ -134,6 +140,6 @@ async def test_b101_process_that_ends_after_the_removal_is_told_to_nobody_in_a_d
 async def test_b101_operators_wish_needs_no_role(gateway: StoreGateway, held: bool) -> None:
     person = OPERATOR if held else Sender("eve")
     wish = Inbound(chat_address(), "wish", person, "")
-    await gateway.store.inbox.receive(wish, "", key_of(), gateway.now(), "wish")
+    await gateway.store.inbox.receive(wish, "", key_of(), gateway.now(), "wish", may_join=everybody_may_join)
     await gateway.store.database.write(admission("ann").reject_unauthorised(), at=gateway.now())
     assert list((await states(gateway)).values()) == ["waiting" if held else "rejected"]

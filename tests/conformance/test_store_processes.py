@@ -26,7 +26,7 @@ from perdure.store.processes import (
     mark_seen,
 )
 from perdure.store.transitions import Turn
-from support.store_gateway import StoreGateway, key_of, message
+from support.store_gateway import StoreGateway, everybody_may_join, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def ends(gateway: StoreGateway, process: Process, end: ProcessEnd = DONE) 
     def say(row: Process) -> str:
         return f"{row.state}, {row.unnoticed} more"
 
-    return await gateway.store.processes.record_end(process, end, say, gateway.now())
+    return await gateway.store.processes.record_end(process, end, say, gateway.now(), starter_allowed=True)
 
 
 async def sees(gateway: StoreGateway, process: Process) -> None:
@@ -72,7 +72,9 @@ async def finds(gateway: StoreGateway, process: Process, count: int = 1, *, at: 
 
     since = (await row_of(gateway, process)).scanned
     now = gateway.now() if at is None else at
-    return await gateway.store.processes.record_matches(process, OutputScan(count, since, since + 10), say, now)
+    return await gateway.store.processes.record_matches(
+        process, OutputScan(count, since, since + 10), say, now, starter_allowed=True
+    )
 
 
 async def row_of(gateway: StoreGateway, process: Process) -> Process:
@@ -186,7 +188,7 @@ async def test_notice_of_a_process_of_background_work_has_its_number(gateway: St
     begin = begin_background_session(key_of(), message("dig"), "background:dig", 9)
     assert await gateway.store.chat_commands.execute_verb(key_of(), begin, at=gateway.now()) == 1
     key = background_session_key(key_of(), 1)
-    claim = await gateway.store.turns.claim(key, gateway.run, gateway.now())
+    claim = await gateway.store.turns.claim(key, gateway.run, gateway.now(), may_join=everybody_may_join)
     assert claim is not None
     first, last = [await begins(gateway, claim.turn, call) for call in ("c1", "c2")]
     await gateway.finishes_turn(claim.turn)
@@ -362,7 +364,9 @@ async def test_same_piece_of_output_is_counted_once(gateway: StoreGateway) -> No
     process = await in_background(gateway, watch="x")
     found = OutputScan(1, 0, 10)
     first, second = [
-        await gateway.store.processes.record_matches(process, found, lambda _: "found", gateway.now())
+        await gateway.store.processes.record_matches(
+            process, found, lambda _: "found", gateway.now(), starter_allowed=True
+        )
         for _ in range(2)
     ]
     assert (first, second) == ("report", None)

@@ -24,7 +24,7 @@ from perdure.store.database import Tx
 from perdure.store.inbox import InboxKind
 from perdure.store.queue import convert_to_message, switch_mode
 from perdure.store.transitions import Turn, transition
-from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, key_of, message
+from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, everybody_may_join, key_of, message
 
 pytestmark = pytest.mark.anyio
 
@@ -47,12 +47,14 @@ async def hears(
     given = given if isinstance(given, QueueRules) else rules(given)
     inbound = msgspec.structs.replace(message(text), **fields)
     at = gateway.now() if now is None else now
-    return await gateway.store.inbox.receive(inbound, "", KEY, at, kind, rules=given)
+    return await gateway.store.inbox.receive(inbound, "", KEY, at, kind, rules=given, may_join=everybody_may_join)
 
 
 async def claims(gateway: StoreGateway, given: QueueRules | None = None, now: int | None = None) -> Claim | None:
     at = gateway.now() if now is None else now
-    return await gateway.store.turns.claim(KEY, gateway.run, at, given or QueueRules())
+    return await gateway.store.turns.claim(
+        KEY, gateway.run, at, given or QueueRules(), may_join=everybody_may_join
+    )
 
 
 def words(claim: Claim | None) -> list[str]:
@@ -73,7 +75,13 @@ async def amends(gateway: StoreGateway, original: str, text: str, **fields: Any)
     about = msgspec.structs.replace(message(original), text=text, kind="edit", version=text)
     change = msgspec.structs.replace(about, **fields)
     return await gateway.store.queue.amend(
-        change, "", KEY, gateway.now(), resolve_key=lambda _: KEY, rules=rules("collect")
+        change,
+        "",
+        KEY,
+        gateway.now(),
+        resolve_key=lambda _: KEY,
+        rules=rules("collect"),
+        may_join=everybody_may_join,
     )
 
 
@@ -110,7 +118,9 @@ async def test_b80_manner_is_fixed_when_the_message_is_stored(gateway: StoreGate
 
 async def test_b80_mode_of_a_conversation_goes_before_the_configured_one(gateway: StoreGateway) -> None:
     await hears(gateway, "first")
-    await gateway.store.chat_commands.execute_verb(KEY, switch_mode(KEY, "steer", 9), at=9)
+    await gateway.store.chat_commands.execute_verb(
+        KEY, switch_mode(KEY, "steer", 9, may_join=everybody_may_join), at=9
+    )
     await gateway.reopen()
     assert await gateway.store.queue.mode(KEY, "queue") == "steer"
     assert await gateway.store.queue.mode(key_of("another"), "queue") == "queue"
@@ -125,7 +135,7 @@ async def test_b80_switching_changes_only_what_came_behind_it(gateway: StoreGate
     await hears(gateway, "/status", kind="command")
     await hears(gateway, "far behind")
     (command, _) = await commands(gateway)
-    done = switch_mode(KEY, "collect", command.position)
+    done = switch_mode(KEY, "collect", command.position, may_join=everybody_may_join)
     switched = await gateway.store.chat_commands.execute(command, done, lambda done: done.mode, gateway.now())
     assert switched is not None
     assert switched.ended is None
@@ -139,7 +149,7 @@ async def test_b80_message_right_behind_the_switch_to_interrupt_interrupts(gatew
     await hears(gateway, "/queue interrupt", kind="command")
     await hears(gateway, "stop that")
     (command,) = await commands(gateway)
-    done = switch_mode(KEY, "interrupt", command.position)
+    done = switch_mode(KEY, "interrupt", command.position, may_join=everybody_may_join)
     switched = await gateway.store.chat_commands.execute(command, done, lambda _: "", gateway.now())
     assert switched is not None
     assert switched.ended == turn.id
@@ -150,7 +160,7 @@ async def test_b80_message_right_behind_the_switch_to_interrupt_interrupts(gatew
 
 
 async def joins(gateway: StoreGateway, turn: Turn) -> list[str] | None:
-    records = await gateway.store.queue.join(turn, QueueRules(), gateway.now())
+    records = await gateway.store.queue.join(turn, QueueRules(), gateway.now(), may_join=everybody_may_join)
     if records is None:
         return None
     entries = [record.entry for record in records]
@@ -356,7 +366,7 @@ async def test_b78_ten_thousand_messages_wait_and_are_answered_in_order(sqlite_g
     assert (await hears(sqlite_gateway, "one too many", many)).fate is Fate.FULL
 
     def answer(tx: Tx) -> list[str]:
-        claimed = claim(tx, KEY, sqlite_gateway.run, many)
+        claimed = claim(tx, KEY, sqlite_gateway.run, many, may_join=everybody_may_join)
         assert claimed is not None
         depths.add(len(traceback.extract_stack()))
         assert transition(tx, claimed.turn, [TurnFinished("")], ())
@@ -424,7 +434,7 @@ async def test_b85_nobody_edits_who_may_not_talk(gateway: StoreGateway) -> None:
     await hears(gateway, "hello")
     about = msgspec.structs.replace(message("hello"), text="bye", kind="edit", version="1")
     stored = await gateway.store.queue.amend(
-        about, "", KEY, gateway.now(), resolve_key=lambda _: None, rules=rules()
+        about, "", KEY, gateway.now(), resolve_key=lambda _: None, rules=rules(), may_join=everybody_may_join
     )
     assert stored.fate is Fate.UNKNOWN
     assert await answered(gateway) == [["hello"]]
@@ -519,7 +529,7 @@ async def test_b72_old_message_neither_joins_nor_is_collected(gateway: StoreGate
     turn = await gateway.begins_turn("work")
     await hears(gateway, "old", "steer", now=1_000)
     await hears(gateway, "young", "steer", now=10_000)
-    records = await gateway.store.queue.join(turn, rules(max_age_ms=1000), 10_500)
+    records = await gateway.store.queue.join(turn, rules(max_age_ms=1000), 10_500, may_join=everybody_may_join)
     assert records is not None
     assert [cause.text for cause in (await gateway.view(turn)).causes] == ["work", "young"]
 

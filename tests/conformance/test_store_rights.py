@@ -13,7 +13,7 @@ from perdure.core.journal import QuestionAsked, RecoveryDecided, TurnInterrupted
 from perdure.core.messages import Inbound, Pick, Sender, Stored, question_id
 from perdure.core.queue import Fate, QueueMode, QueueRules
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
-from perdure.core.roles import AllowLists, Role, ToolRights
+from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, AllowLists, Role, ToolRights
 from perdure.core.states import TurnState
 from perdure.store import session_verbs
 from perdure.store.authorisation import Authorisation
@@ -21,13 +21,16 @@ from perdure.store.claims import Claim
 from perdure.store.inbox import InboxKind
 from perdure.store.people import Person
 from perdure.store.processes import ProcessRequest
+from perdure.store.queue import switch_mode
 from perdure.store.transitions import Turn
-from support.store_gateway import StoreGateway, chat_address, key_of, message
+from support.store_gateway import StoreGateway, chat_address, everybody_may_join, key_of, message
 
 pytestmark = pytest.mark.anyio
 
 KEY = key_of()
-RIGHTS = Authorisation(lambda _: AllowLists(frozenset({"ada"})))  # ada owns everything
+RIGHTS = Authorisation(
+    lambda _: AllowLists(frozenset({"ada"})), per_person=False, tools=lambda _: DEFAULT_TOOLS_BY_ROLE
+)  # ada owns everything
 
 
 async def admit(gateway: StoreGateway, person: str = "gus", role: Role = "guest", chat: str = "") -> None:
@@ -38,11 +41,13 @@ async def hears(
     gateway: StoreGateway, who: str, text: str, mode: QueueMode = "queue", kind: InboxKind = "message"
 ) -> Stored:
     inbound = msgspec.structs.replace(message(text), sender=Sender(who))
-    return await gateway.store.inbox.receive(inbound, "", KEY, gateway.now(), kind, rules=QueueRules(mode))
+    return await gateway.store.inbox.receive(
+        inbound, "", KEY, gateway.now(), kind, rules=QueueRules(mode), may_join=RIGHTS.may_join
+    )
 
 
 async def claims(gateway: StoreGateway) -> Claim | None:
-    return await gateway.store.turns.claim(KEY, gateway.run, gateway.now(), QueueRules(), RIGHTS.may_join)
+    return await gateway.store.turns.claim(KEY, gateway.run, gateway.now(), QueueRules(), may_join=RIGHTS.may_join)
 
 
 async def begins(gateway: StoreGateway, who: str, text: str) -> Turn:
@@ -72,7 +77,7 @@ async def test_b105_steering_words_join_unless_their_sender_may_less(gateway: St
     turn = await begins(gateway, "ada", "go")
     for who, text in (("gus", "mine"), ("ada", "left"), ("eve", "a stranger's")):
         await hears(gateway, who, text, "steer")
-    joined = await gateway.store.queue.join(turn, QueueRules(), gateway.now(), RIGHTS.may_join)
+    joined = await gateway.store.queue.join(turn, QueueRules(), gateway.now(), may_join=RIGHTS.may_join)
     assert joined is not None
     assert [cause.text for cause in fold(joined).causes] == ["left"]
     assert await gateway.finishes_turn(turn)
@@ -84,7 +89,7 @@ async def test_b105_person_who_is_demoted_before_their_words_join_joins_nothing(
     turn = await begins(gateway, "ada", "go")
     await hears(gateway, "bob", "left", "steer")
     await admit(gateway, "bob", "guest")
-    assert await gateway.store.queue.join(turn, QueueRules(), gateway.now(), RIGHTS.may_join) == []
+    assert await gateway.store.queue.join(turn, QueueRules(), gateway.now(), may_join=RIGHTS.may_join) == []
 
 
 async def test_b105_collected_words_share_a_turn_up_to_those_of_somebody_who_may_less(
@@ -166,7 +171,7 @@ async def test_b105_process_belongs_to_who_began_the_turn_not_to_who_joined_it(g
     await admit(gateway)
     turn = await begins(gateway, "gus", "go")
     await hears(gateway, "ada", "run it", "steer")
-    await gateway.store.queue.join(turn, QueueRules(), gateway.now(), RIGHTS.may_join)
+    await gateway.store.queue.join(turn, QueueRules(), gateway.now(), may_join=RIGHTS.may_join)
     request = ProcessRequest(turn.id, "c1", "d1", "sleep 9")
     assert (await gateway.store.processes.record(request, gateway.run, gateway.now())).person == "gus"
     assert (await rights(gateway, turn)).role == "guest"
@@ -178,7 +183,9 @@ async def test_b105_session_that_is_resumed_has_the_right_of_who_was_suspended(g
     store = gateway.store.chat_commands
     await store.execute_verb(KEY, session_verbs.suspend(KEY), at=gateway.now())
     wish = msgspec.structs.replace(message(""), sender=Sender("ada"))
-    await store.execute_verb(KEY, session_verbs.resume(KEY, gateway.run, wish), at=gateway.now())
+    await store.execute_verb(
+        KEY, session_verbs.resume(KEY, gateway.run, wish, may_take=lambda _, __: True), at=gateway.now()
+    )
     claim = await claimed(gateway)
     assert claim.turn.id != turn.id
     assert await rights(gateway, claim.turn) == ToolRights("guest", ("clarify",), "gus")
@@ -187,16 +194,20 @@ async def test_b105_session_that_is_resumed_has_the_right_of_who_was_suspended(g
 async def test_b105_session_of_another_platform_has_the_right_of_its_person_there(gateway: StoreGateway) -> None:
     """The same id may be somebody else's on the platform to which an owner has moved the session."""
     await gateway.store.people.admit(Person("irc", "gus", "", "guest", 1))
-    rights = Authorisation(lambda platform: AllowLists(frozenset({"gus", "ada"} if platform == "web" else ())))
+    rights = Authorisation(
+        lambda platform: AllowLists(frozenset({"gus", "ada"} if platform == "web" else ())),
+        per_person=False,
+        tools=lambda _: DEFAULT_TOOLS_BY_ROLE,
+    )
     there, store = "agent:main:irc:dm:x", gateway.store.chat_commands
     await gateway.finishes_turn(await begins(gateway, "ada", "hello"))
     inbound = Inbound(Address("irc", "dm", "x"), "m", Sender("gus"), "go")
-    await gateway.store.inbox.receive(inbound, "", there, gateway.now())
-    claim = await gateway.store.turns.claim(there, gateway.run, gateway.now())
+    await gateway.store.inbox.receive(inbound, "", there, gateway.now(), may_join=everybody_may_join)
+    claim = await gateway.store.turns.claim(there, gateway.run, gateway.now(), may_join=everybody_may_join)
     assert claim is not None
     await store.execute_verb(there, session_verbs.suspend(there), at=gateway.now())
     wish = msgspec.structs.replace(message(""), sender=Sender("ada"))
-    resume = session_verbs.resume(KEY, gateway.run, wish, session=claim.turn.session)
+    resume = session_verbs.resume(KEY, gateway.run, wish, session=claim.turn.session, may_take=lambda _, __: True)
     assert (await store.execute_verb(KEY, resume, at=gateway.now())).outcome == "session"
     again = (await claimed(gateway)).turn
     assert again.key == KEY
@@ -254,9 +265,62 @@ async def test_b106_right_in_another_conversation(
     await admit(gateway, "olga", "owner", "o")
     for number, (chat, writer) in enumerate([("bob", "bob"), ("ada", "ada"), ("both", "bob"), ("both", "mia")]):
         inbound = Inbound(chat_address(chat), str(number), Sender(writer), "hello")
-        await gateway.store.inbox.receive(inbound, "", key_of(chat), gateway.now())
+        await gateway.store.inbox.receive(inbound, "", key_of(chat), gateway.now(), may_join=everybody_may_join)
     keys = [f"agent:main:web:{place}" for place in (here, there)]
     found = await gateway.store.database.read(
         lambda tx: RIGHTS.may_reach(tx, keys[0], keys[1], Sender(who), "command")
     )
     assert found is may
+
+
+# ── the mode `interrupt` ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def state_of(gateway: StoreGateway, turn: Turn) -> TurnState:
+    return (await gateway.turn_row(turn)).state
+
+
+async def test_b105_words_of_a_guest_wait_in_the_mode_interrupt_and_an_owners_come_first(
+    gateway: StoreGateway,
+) -> None:
+    await admit(gateway)
+    turn = await begins(gateway, "ada", "long")
+    stored = await hears(gateway, "gus", "stop that", "interrupt")
+    assert (stored.ended, await state_of(gateway, turn)) == (None, TurnState.RUNNING)
+    assert (await hears(gateway, "ada", "better", "interrupt")).ended == turn.id
+    assert [cause.text for cause in fold((await claimed(gateway)).records).causes] == ["better"]
+
+
+async def test_b105_switch_to_interrupt_lets_no_message_of_a_guest_end_the_turn(gateway: StoreGateway) -> None:
+    await admit(gateway)
+    turn = await begins(gateway, "ada", "long")
+    await hears(gateway, "gus", "stop that")
+
+    async def switch(mode: QueueMode) -> str | None:
+        switching = switch_mode(KEY, mode, 0, may_join=RIGHTS.may_join)
+        return (await gateway.store.chat_commands.execute_verb(KEY, switching, at=gateway.now())).ended
+
+    assert await switch("interrupt") is None
+    await switch("queue")
+    await hears(gateway, "ada", "better")
+    assert await switch("interrupt") == turn.id
+
+
+async def test_b105_edit_that_makes_words_of_a_command_ends_no_turn_of_somebody_who_may_more(
+    gateway: StoreGateway,
+) -> None:
+    await admit(gateway)
+    turn = await begins(gateway, "ada", "long")
+    for who, ended in (("gus", None), ("ada", turn.id)):
+        await hears(gateway, who, f"/help {who}", kind="command")
+        edit = Inbound(chat_address(), f"/help {who}", Sender(who), "stop", kind="edit", version="1")
+        stored = await gateway.store.queue.amend(
+            edit,
+            "",
+            KEY,
+            gateway.now(),
+            resolve_key=lambda _: KEY,
+            rules=QueueRules("interrupt"),
+            may_join=RIGHTS.may_join,
+        )
+        assert stored.ended == ended

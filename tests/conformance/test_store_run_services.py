@@ -31,7 +31,7 @@ from perdure.store.run_services import PutAside, RunCapabilities, RunService, Un
 from perdure.store.session_verbs import drop
 from perdure.store.transitions import Turn
 from support.newer_version import Pondered
-from support.store_gateway import DatabaseLocation, StoreGateway, answer_with_calls
+from support.store_gateway import DatabaseLocation, StoreGateway, answer_with_calls, everybody_may_join
 
 pytestmark = pytest.mark.anyio
 
@@ -50,12 +50,12 @@ class Foreseen(Pondered, frozen=True):
 async def receive_far(gateway: StoreGateway, text: str, key: str = FAR_KEY) -> None:
     inbound = Inbound(FAR, text, Sender("ada", "Ada"), text)
     kind: InboxKind = "command" if text.startswith("/") else "message"
-    await gateway.store.inbox.receive(inbound, text, key, gateway.now(), kind)
+    await gateway.store.inbox.receive(inbound, text, key, gateway.now(), kind, may_join=everybody_may_join)
 
 
 async def begin_far(gateway: StoreGateway, key: str = FAR_KEY) -> Turn:
     await receive_far(gateway, "go", key)
-    claim = await gateway.store.turns.claim(key, gateway.run, gateway.now())
+    claim = await gateway.store.turns.claim(key, gateway.run, gateway.now(), may_join=everybody_may_join)
     assert claim is not None
     return claim.turn
 
@@ -84,10 +84,10 @@ async def test_b160_message_is_claimed_only_by_a_run_that_has_its_platform(
     both, near = pair
     await receive_far(near, "hello")
     assert await near.store.turns.claimable_keys(near.run) == []
-    assert await near.store.turns.claim(FAR_KEY, near.run, near.now()) is None
+    assert await near.store.turns.claim(FAR_KEY, near.run, near.now(), may_join=everybody_may_join) is None
     assert await lease_holder(near) is None
     assert await both.store.turns.claimable_keys(both.run) == [FAR_KEY]
-    assert await both.store.turns.claim(FAR_KEY, both.run, both.now()) is not None
+    assert await both.store.turns.claim(FAR_KEY, both.run, both.now(), may_join=everybody_may_join) is not None
 
 
 async def test_b160_agent_and_its_background_sessions_belong_to_the_run_that_has_it(

@@ -21,7 +21,14 @@ from perdure.store.goals import set_goal
 from perdure.store.processes import ProcessEnd, ProcessRequest
 from perdure.store.transitions import Turn
 from perdure.store.undo import UndoResult, retry_turn, undo_turn
-from support.store_gateway import StoreGateway, answer_with_calls, chat_address, key_of, message
+from support.store_gateway import (
+    StoreGateway,
+    answer_with_calls,
+    chat_address,
+    everybody_may_join,
+    key_of,
+    message,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +37,9 @@ ADA = Sender("ada", "Ada")
 
 async def commands(gateway: StoreGateway, text: str, *, id: str | None = None) -> ChatCommand:  # noqa: A002 reason: reads best
     """Receive a command; the order that it is."""
-    await gateway.store.inbox.receive(message(text, id=id), "", key_of(), gateway.now(), "command")
+    await gateway.store.inbox.receive(
+        message(text, id=id), "", key_of(), gateway.now(), "command", may_join=everybody_may_join
+    )
     return (await gateway.store.chat_commands.waiting(gateway.run))[-1]
 
 
@@ -40,7 +49,9 @@ async def undoes(gateway: StoreGateway, order: ChatCommand) -> UndoResult | None
 
 
 async def retries(gateway: StoreGateway, order: ChatCommand) -> UndoResult | None:
-    work = retry_turn(order.key, ADA, command=order.id, message=order.message, before=order.position)
+    work = retry_turn(
+        order.key, ADA, command=order.id, message=order.message, before=order.position, may_join=everybody_may_join
+    )
     return await gateway.store.chat_commands.execute(order, work, lambda taken: taken.outcome, gateway.now())
 
 
@@ -92,7 +103,9 @@ async def test_each_command_takes_one_turn_back_and_the_same_one_no_other(gatewa
         UndoResult("done", "two"),
     )
     assert await undoes(gateway, second) is None
-    stored = await gateway.store.inbox.receive(message("/undo", id="u2"), "", key_of(), gateway.now(), "command")
+    stored = await gateway.store.inbox.receive(
+        message("/undo", id="u2"), "", key_of(), gateway.now(), "command", may_join=everybody_may_join
+    )
     assert not stored.fresh
     assert await known(gateway, await gateway.begins_turn("four")) == ["one", "fine", "four"]
 
@@ -164,7 +177,9 @@ async def test_answer_says_whether_tools_did_something_and_whether_a_command_liv
     taken = await undoes(gateway, await commands(gateway, "/undo", id="u2"))
     assert taken == UndoResult("done", "build", acted=True, process_running=True)
     assert (
-        await gateway.store.processes.record_end(process, ProcessEnd(exit_code=0), lambda _: "over", gateway.now())
+        await gateway.store.processes.record_end(
+            process, ProcessEnd(exit_code=0), lambda _: "over", gateway.now(), starter_allowed=True
+        )
         == "report"
     )
 
@@ -201,7 +216,7 @@ async def test_mark_of_a_turn_that_was_taken_back_counts_no_more(gateway: StoreG
     await gateway.reopen()
     await gateway.interrupts_turn(turn)
     row = await gateway.turn_row(turn)
-    verb = session_verbs.resume(key_of(), gateway.run, message(""))
+    verb = session_verbs.resume(key_of(), gateway.run, message(""), may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     claim = await gateway.claims()
     assert claim is not None
@@ -230,7 +245,7 @@ async def test_session_that_was_set_aside_does_not_go_on_with_what_was_taken_bac
     suspended = session_verbs.suspend(key_of())
     await gateway.store.chat_commands.execute_verb(key_of(), suspended, at=gateway.now())
     assert await undoes(gateway, await commands(gateway, "/undo")) == UndoResult("done", "work")
-    verb = session_verbs.resume(key_of(), gateway.run, message("", id="w"))
+    verb = session_verbs.resume(key_of(), gateway.run, message("", id="w"), may_take=lambda _, __: True)
     assert (await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())).outcome == "session"
     assert await gateway.claims() is None
 
@@ -240,7 +255,7 @@ async def test_only_the_current_session_goes_back_after_a_fresh_one_was_begun(ga
     await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("nothing")
     wish = message("", id="wish")
-    back = session_verbs.resume(key_of(), gateway.run, wish, session=old.session)
+    back = session_verbs.resume(key_of(), gateway.run, wish, session=old.session, may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), back, at=gateway.now())
     assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("done", "old")
 
@@ -252,7 +267,7 @@ async def test_only_the_current_session_goes_back_after_a_fresh_one_was_begun(ga
 async def test_same_is_asked_again_once_and_anchored_to_the_same_message(gateway: StoreGateway, how: str) -> None:
     files = (Attachment("a.png", "ref", "image/png", 3), Attachment("b.txt", "ref2"))
     said = Inbound(chat_address(), "m7", ADA, "what is this?", sent_at=5, attachments=files)
-    await gateway.store.inbox.receive(said, "raw", key_of(), gateway.now())
+    await gateway.store.inbox.receive(said, "raw", key_of(), gateway.now(), may_join=everybody_may_join)
     turn = await begun(gateway)
     ends = {"done": gateway.finishes_turn, "failed": gateway.fails_turn, "stopped": gateway.cancels_turn}
     await ends[how](turn)
@@ -282,7 +297,7 @@ async def test_all_that_joined_the_turn_is_asked_again_as_one_message(gateway: S
     await gateway.reopen()
     await gateway.interrupts_turn(turn)
     await gateway.receives("two")
-    verb = session_verbs.resume(key_of(), gateway.run, message(""))
+    verb = session_verbs.resume(key_of(), gateway.run, message(""), may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     claim = await gateway.claims()
     assert claim is not None
@@ -307,7 +322,7 @@ async def test_news_that_a_turn_took_along_is_told_again_with_its_message(gatewa
     process = await gateway.store.processes.record(wish, gateway.run, gateway.now())
     await gateway.finishes_turn(first)
     await gateway.store.processes.record_end(
-        process, ProcessEnd(exit_code=0), lambda _: "make has ended", gateway.now()
+        process, ProcessEnd(exit_code=0), lambda _: "make has ended", gateway.now(), starter_allowed=True
     )
     await gateway.execute_sql("UPDATE inbox SET kind = 'aside' WHERE kind = 'report'")
     await answers(gateway, "and now?")

@@ -29,7 +29,15 @@ from perdure.store.api import Store, open_database
 from perdure.store.backends.read_only import open_read_only
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
-from support.store_gateway import DatabaseLocation, StoreGateway, answer_with_calls, chat_address, key_of, message
+from support.store_gateway import (
+    DatabaseLocation,
+    StoreGateway,
+    answer_with_calls,
+    chat_address,
+    everybody_may_join,
+    key_of,
+    message,
+)
 
 if TYPE_CHECKING:
     from support.postgres import PostgresServer
@@ -146,7 +154,9 @@ async def live_through_everything(gateway: StoreGateway) -> None:
     await gateway.receives("and then", chat_name="asking")
     files = (Attachment("a.txt", "ref-1"), Attachment("b.png", "ref-2", "image/png", 12))
     with_files = Inbound(chat_address("files"), "f1", Sender("ada", "Ada"), "look", attachments=files, sent_at=3)
-    await gateway.store.inbox.receive(with_files, "raw", key_of("files"), gateway.now())
+    await gateway.store.inbox.receive(
+        with_files, "raw", key_of("files"), gateway.now(), may_join=everybody_may_join
+    )
     await gateway.store.outbox.enqueue(
         key_of("files"), OutboxReply(chat_address("files"), "notice", ("a notice",)), gateway.now()
     )
@@ -252,7 +262,7 @@ async def test_fetched_file_is_exported_as_a_reference(
 ) -> None:
     files = (Attachment("a", "r1"), Attachment("b", "r2"))
     inbound = Inbound(chat_address(), "f1", Sender("ada"), "look", attachments=files)
-    await source.store.inbox.receive(inbound, "raw", key_of(), source.now())
+    await source.store.inbox.receive(inbound, "raw", key_of(), source.now(), may_join=everybody_may_join)
     await source.execute_sql("UPDATE attachments SET state = 'fetched', path = '/here/a' WHERE ordinal = 0")
     await source.execute_sql("UPDATE attachments SET state = 'failed', problem = 'gone' WHERE ordinal = 1")
     text = await exported(source.store)
@@ -527,7 +537,7 @@ async def test_export_reads_beside_a_gateway_at_work_and_after_its_crash(gateway
     second = await exported(reader)
     assert second == await exported(gateway.store) != first
     with pytest.raises(StoreError, match="opened only to be read"):
-        await reader.inbox.receive(message("no"), "raw", key_of(), 1)
+        await reader.inbox.receive(message("no"), "raw", key_of(), 1, may_join=everybody_may_join)
     await gateway.crash()
     assert await exported(reader) == second
     await reader.close()

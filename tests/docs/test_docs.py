@@ -16,12 +16,13 @@ import pytest
 
 from perdure import __version__, errors
 from perdure.config import SECTIONS, SETTINGS_BY_KEY, load_settings
-from perdure.core.logins import SCOPE_MEANINGS
+from perdure.core.logins import OWN_SCOPE_MEANINGS, SCOPE_MEANINGS, SCOPES_BY_ROLE
 from perdure.core.recovery.decision import InterruptionReason, RecoveryChoice
 from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, RIGHT_MEANINGS, Role, ToolRights, has_right
 from perdure.core.states import FINAL_STATES, INITIAL_STATE, TURN_MOVES
 from perdure.settings import DURATION_EXPECTED
 from perdure.web.api.metrics import METRIC_FAMILIES
+from perdure.web.routes import RouteSpec
 from support.markdown import ROOT, Page, page, pages
 from support.openapi_check import all_api_calls
 from support.promises import counts
@@ -70,7 +71,9 @@ def roles() -> str:
     shown: list[Role] = ["guest", "member", "owner"]
     lines = [f"| | {' | '.join(shown)} |", f"|---|{'---|' * len(shown)}"]
     for verb, meaning in RIGHT_MEANINGS.items():
-        lines.append(f"| {meaning} | {' | '.join('yes' if has_right(role, verb) else '' for role in shown)} |")
+        lines.append(
+            f"| {meaning} | {' | '.join('yes' if has_right(role, verb, shared=False) else '' for role in shown)} |"
+        )
     return "\n".join(lines)
 
 
@@ -101,16 +104,28 @@ def routes() -> str:
     """What can be asked over HTTP."""
     words = {"api": "yes", "page": "page", "no": "no"}
     lines = [
-        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.scope or ''} | {row.summary} |"
+        f"| `{row.method} {row.documented_path}` | {words[row.login]} | {row.scope or ''} | {whose(row)} "
+        f"| {row.summary} |"
         for row in all_api_calls()
     ]
-    return "\n".join(["| call | login | scope | answer |", "|---|---|---|---|", *lines])
+    return "\n".join(["| call | login | scope | of whom | answer |", "|---|---|---|---|---|", *lines])
+
+
+def whose(row: RouteSpec) -> str:
+    """Whose logins may make a call."""
+    if row.scope is None:
+        return ""
+    who = [f"{role}s" for role in ("guest", "member") if row.own and row.scope in SCOPES_BY_ROLE[role]]
+    return {2: "all", 1: "members", 0: "owners"}[len(who)]
 
 
 def scopes() -> str:
-    """What each scope of a login is for."""
-    lines = [f"| `{scope}` | {meaning} |" for scope, meaning in SCOPE_MEANINGS.items()]
-    return "\n".join(["| scope | what it lets a login do |", "|---|---|", *lines])
+    """What each scope lets a login do, by the role of its person."""
+    lines = []
+    for scope, meaning in SCOPE_MEANINGS.items():
+        own = [OWN_SCOPE_MEANINGS[scope] if scope in SCOPES_BY_ROLE[role] else "" for role in ("member", "guest")]
+        lines.append(f"| `{scope}` | {meaning} | {own[0]} | {'the same' if own[1] else ''} |")
+    return "\n".join(["| scope | of an owner | of a member | of a guest |", "|---|---|---|---|", *lines])
 
 
 def metrics() -> str:

@@ -119,7 +119,7 @@ def test_errors_are_given_as_described(process: GatewayProcess) -> None:
 
 def test_login_is_needed_where_the_page_says_so(process: GatewayProcess) -> None:
     refused = {"yes": 401, "page": 303}
-    for call, login, _, _ in table("call"):
+    for call, login, *_ in table("call"):
         method, path = call.split()
         response = httpx.request(method, process.url + re.sub(r"{\w+}", "x", path))
         assert login == "no" or response.status_code == refused[login], call

@@ -107,7 +107,7 @@ async def test_b107_approval_of_another_platform_over_http_counts_also_after_a_c
     async with scenario.crashing_at_fact("SELECT 1 FROM journal WHERE kind = 'answered'") as gateway:
         await scenario.ask()
         name = f"{(await current_turn(scenario)).id}.c1.1"
-        login = Login("", "phone", Sender("owner"), ALL_SCOPES)
+        login = Login("", "phone", Sender("owner"), ALL_SCOPES, "owner")
         with pytest.raises(Crash):
             await gateway.operator_verbs.decide_approval(name, login, approve=True)
     async with scenario.serving():
@@ -124,7 +124,7 @@ async def current_turn(scenario: ApprovalScenario) -> Turn:
 
 
 def client(gateway: Gateway, **headers: str) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(create_app(gateway, HOME_TOKEN))
+    transport = httpx.ASGITransport(create_app(gateway, HOME_TOKEN, loopback=True))
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=named)
 
@@ -179,7 +179,7 @@ async def test_b107_home_token_approves_nothing_where_commands_can_read_it(home:
 async def approve_by_login(gateway: Gateway, path: str) -> None:
     """A person's login, whose token is in no file, approves."""
     token, scopes = new_token(), frozenset((Scope.READ, Scope.APPROVE))
-    login = Login("", "ann", Sender("owner"), scopes)
+    login = Login("", "ann", Sender("owner"), scopes, "owner")
     assert await gateway.store.logins.add(login, token_digest(token) or "")
     async with client(gateway, Authorization=f"Bearer {token}") as http:
         assert (await http.post(path, json={"approve": True})).json()["verdict"] == "approved"

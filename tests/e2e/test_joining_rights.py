@@ -56,8 +56,8 @@ def causes(views: list[TurnView]) -> list[list[tuple[str, str]]]:
 
 
 @pairs
-@pytest.mark.parametrize("mode", ["queue", "steer", "collect"])
-async def test_b105_words_of_somebody_who_may_less_join_no_running_turn(
+@pytest.mark.parametrize("mode", ["queue", "steer", "collect", "interrupt"])
+async def test_b105_words_of_somebody_who_may_less_neither_join_nor_end_a_running_turn(
     tmp_path: Path, begins: str, writes: str, chat: str, mode: str
 ) -> None:
     house = house_of_rights(tmp_path, "b", QUEUE__MODE=mode)
@@ -71,6 +71,19 @@ async def test_b105_words_of_somebody_who_may_less_join_no_running_turn(
         await house.wait_for_replies("done", "mine", chat=chat)
         found = causes(await turn_views(here.store, key_of(chat)))
     assert found == [[(begins, SCRIPT)], [(writes, "say: mine")]]
+
+
+async def test_b105_words_of_somebody_who_may_more_end_the_turn_in_the_mode_interrupt(tmp_path: Path) -> None:
+    house = house_of_rights(tmp_path, "b", QUEUE__MODE="interrupt")
+    async with house.serving() as here:
+        await people(here)
+        house.platform.write(SCRIPT, chat="room", sender="gus")
+        await house.agent_harness.wait_until_hanging()
+        house.platform.write("say: mine", chat="room", sender="ann")
+        await house.wait_for_replies("mine", chat="room")
+        house.agent_harness.release()
+        states = [view.state for view in await turn_views(here.store, ROOM)]
+    assert states == [TurnState.CANCELLED, TurnState.DONE]
 
 
 @pairs

@@ -106,7 +106,7 @@ def test_b107_login_ends_at_once_when_it_is_revoked_and_so_do_its_streams(proces
 
 
 def test_b107_login_ends_when_its_time_is_over(process: GatewayProcess) -> None:
-    token = fresh_login(process, "short", "read", "--expires", "1500ms")
+    token = fresh_login(process, "short", "read", "--expires", "5s")
     cookie = log_in(process, token)
     wait_for("it is over", lambda: ask(process, token, "GET /api/status").status_code == 401)
     assert fetch(process, cookie, "/api/status").status_code == 401
@@ -139,13 +139,13 @@ def test_b107_message_is_written_by_the_person_of_the_login(tmp_path: Path) -> N
         assert edit.status_code == 404, "nobody changes what another person wrote"
 
 
-def test_b107_login_is_for_owners_and_ends_with_their_role(process: GatewayProcess) -> None:
+def test_b107_login_is_for_people_with_a_role_and_ends_with_it(process: GatewayProcess) -> None:
     refused = run_token(process, "add", "bob", "--person", "bob")
-    assert (refused.returncode, "`perdure people add web:bob --role owner`" in refused.stderr) == (2, True)
+    assert (refused.returncode, "`perdure people add web:bob --role member`" in refused.stderr) == (2, True)
     assert ask(process, process.token, "POST /api/people/add", {"who": "web:bob", "role": "owner"}).is_success
     token = add_login(process, "bob", "read", "--person", "bob")
     assert ask(process, token, "GET /api/status").status_code == 200
-    assert ask(process, process.token, "POST /api/people/role", {"who": "web:bob", "role": "member"}).is_success
+    assert ask(process, process.token, "POST /api/people/remove", {"who": "web:bob"}).is_success
     assert ask(process, token, "GET /api/status").status_code == 401
 
 

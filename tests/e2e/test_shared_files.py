@@ -23,7 +23,7 @@ from perdure.tools.attachments import AttachmentFiles
 from support.chat_folders import chat_workspace
 from support.gateway import COMMAND, GatewayProcess, Person
 from support.gateway_pair import GatewayPair, call
-from support.store_gateway import DatabaseLocation, StoreGateway
+from support.store_gateway import DatabaseLocation, StoreGateway, everybody_may_join
 from support.waiting import wait_for
 
 CONTENT = os.urandom(3 * CHUNK_BYTES + 1)
@@ -180,7 +180,9 @@ async def test_b165_files_of_a_home_from_before_are_copied_by_their_gateway(pair
     said = Inbound(
         Address("web", "dm", "home"), "1", Sender("owner"), "look", attachments=(Attachment("old.bin", file),)
     )
-    await old.store.inbox.receive(said, "raw", session_key("main", said.address), old.now())
+    await old.store.inbox.receive(
+        said, "raw", session_key("main", said.address), old.now(), may_join=everybody_may_join
+    )
     await old.stop()
     await asyncio.to_thread(pair.second.start)
     missing = await asyncio.to_thread(download, pair.second, file)

@@ -150,7 +150,7 @@ async def test_b70_post_is_answered_503_while_the_store_is_away(tmp_path: Path, 
     gateway = Gateway(settings, adapters=[adapter], wrap=wrap)
     running = asyncio.create_task(gateway.run())
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(create_app(gateway, "token")), base_url="http://here"
+        transport=httpx.ASGITransport(create_app(gateway, "token", loopback=True)), base_url="http://here"
     ) as client:
         await eventually("the webhook is being set", held.reached.is_set)
         update = {"update_id": 1, "message": _said(telegram, "say: kept")}

@@ -242,7 +242,7 @@ async def test_b105_approved_call_is_not_run_for_a_person_who_was_demoted_meanwh
         asked = await eventually("it is asked", lambda: [one for one in house.platform.posted if one.buttons])
         await change_people(here, "role", who="web:bob", role="guest")
         name = asked[0].buttons[0].command.split()[1]
-        owner = Login("", "phone", TOKEN_HOLDER, ALL_SCOPES)
+        owner = Login("", "phone", TOKEN_HOLDER, ALL_SCOPES, "owner")
         assert await here.operator_verbs.decide_approval(name, owner, approve=True) == "approved"
         await house.wait_for_replies("gone", chat="bob")
         [call] = await last_calls(here, key_of("bob"))

@@ -251,7 +251,7 @@ def going_on(draw: st.DrawFn) -> Case:
         for n, entry in enumerate([*unfinished, interruption(draw(st.sampled_from(InterruptionReason)))], 1)
     )
     age, now = draw(st.integers(-LATE, 3_600_000)), draw(st.integers(LATE, 2 * LATE))
-    return view, RecoveryContext(last_sign_of_life=now - age), RecoveryPolicy(), now
+    return view, RecoveryContext(authorised=True, last_sign_of_life=now - age), RecoveryPolicy(), now
 
 
 Spoil = Callable[[Case], Case]
@@ -291,7 +291,7 @@ def test_turn_goes_on_until_anything_speaks_against_it(case: Case, spoils: list[
 @given(case=going_on(), later=st.integers(0, LATE))
 def test_stale_turn_stays_stale_as_time_goes_by(case: Case, later: int) -> None:
     view, _, policy, now = case
-    old = RecoveryContext(last_sign_of_life=now - policy.freshness_ms - 1)
+    old = RecoveryContext(authorised=True, last_sign_of_life=now - policy.freshness_ms - 1)
     assert decide(view, old, policy, now + later).choice is RecoveryChoice.SKIP
 
 

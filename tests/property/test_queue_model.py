@@ -28,7 +28,7 @@ from perdure.store.claims import Claim
 from perdure.store.inbox import InboxKind
 from perdure.store.queue import convert_to_message, switch_mode
 from perdure.store.transitions import Turn
-from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, key_of
+from support.store_gateway import DatabaseLocation, StoreGateway, chat_address, everybody_may_join, key_of
 
 T = TypeVar("T")
 
@@ -166,7 +166,11 @@ class QueueModel(RuleBasedStateMachine):
     def _store(self, name: str, said: Said) -> Stored:
         inbound = self._inbound(name, said)
         now = self._gateway.now()
-        return self._run(self._gateway.store.inbox.receive(inbound, "", key_of(name), now, said.kind, rules=RULES))
+        return self._run(
+            self._gateway.store.inbox.receive(
+                inbound, "", key_of(name), now, said.kind, rules=RULES, may_join=everybody_may_join
+            )
+        )
 
     @staticmethod
     def _inbound(name: str, said: Said) -> Inbound:
@@ -192,7 +196,7 @@ class QueueModel(RuleBasedStateMachine):
         said.state = "obeyed"
         if verb == "/queue":
             mode = next(mode for mode in QUEUE_MODE_NAMES if mode == rest)
-            switching = switch_mode(order.key, mode, order.position)
+            switching = switch_mode(order.key, mode, order.position, may_join=everybody_may_join)
             done = self._run(store.chat_commands.execute(order, switching, lambda _: "", now))
             assert done is not None
             self._switched(chat, said, mode, done.ended)
@@ -231,13 +235,17 @@ class QueueModel(RuleBasedStateMachine):
 
     def _claimed(self, name: str) -> Claim | None:
         gateway = self._gateway
-        return self._run(gateway.store.turns.claim(key_of(name), gateway.run, gateway.now(), RULES))
+        return self._run(
+            gateway.store.turns.claim(key_of(name), gateway.run, gateway.now(), RULES, may_join=everybody_may_join)
+        )
 
     def _listen(self, chat: Talk) -> None:
         if chat.turn is None:
             return
         expected = [each for each in chat.waiting() if each.manner == "steer"]
-        records = self._run(self._gateway.store.queue.join(chat.turn, RULES, self._gateway.now()))
+        records = self._run(
+            self._gateway.store.queue.join(chat.turn, RULES, self._gateway.now(), may_join=everybody_may_join)
+        )
         assert records is not None
         entries = [record.entry for record in records]
         joined = [cause.text for entry in entries if isinstance(entry, MessagesJoined) for cause in entry.causes]
@@ -261,7 +269,13 @@ class QueueModel(RuleBasedStateMachine):
         change = msgspec.structs.replace(edit, text="", kind="delete", version="") if verb == "delete" else edit
         stored = self._run(
             self._gateway.store.queue.amend(
-                change, "", key_of(name), self._gateway.now(), resolve_key=lambda _: key_of(name), rules=RULES
+                change,
+                "",
+                key_of(name),
+                self._gateway.now(),
+                resolve_key=lambda _: key_of(name),
+                rules=RULES,
+                may_join=everybody_may_join,
             )
         )
         if verb == "delete" and said.state == "deleted":

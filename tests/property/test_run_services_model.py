@@ -25,6 +25,7 @@ from perdure.store.api import Store, open_database
 from perdure.store.outbox import OutboxReply
 from perdure.store.run_services import LivingRun, RunCapabilities, RunService
 from perdure.store.runs import Instance
+from support.store_gateway import everybody_may_join
 
 INSTANCES = ("one", "two", "three")
 PLATFORMS = ("web", "far")
@@ -61,7 +62,7 @@ class GatewayWalk:
     async def _receive(self, key: str) -> None:
         self._messages += 1
         inbound = Inbound(split_session_key(key)[1], str(self._messages), Sender("ada", "Ada"), "hi")
-        await self._store.inbox.receive(inbound, "hi", key, self._messages)
+        await self._store.inbox.receive(inbound, "hi", key, self._messages, may_join=everybody_may_join)
 
     async def _drain(self, run: str, _: object) -> None:
         await self._store.runs.start_draining(run)
@@ -70,7 +71,7 @@ class GatewayWalk:
         await self._store.runs.end(run)
 
     async def _claim(self, run: str, key: str) -> None:
-        await self._store.turns.claim(key, run, 1)
+        await self._store.turns.claim(key, run, 1, may_join=everybody_may_join)
 
     async def _finish(self, run: str, key: str) -> None:
         turn = await self._store.turns.current(key)

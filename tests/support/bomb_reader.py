@@ -9,10 +9,12 @@ import asyncio
 import resource
 import sys
 
+import httpx
 import httpx2
 
-from perdure.agents.providers.transport import open_client
+from perdure.agents.providers.transport import ANSWER_LIMITS, open_client
 from perdure.errors import ToolFailed
+from perdure.http_limits import bound_answers
 from perdure.tools.fetch import fetch
 from perdure.tools.mcp import McpServer
 from perdure.tools.mcp.connection import McpConnection, McpConnectionEnded
@@ -26,6 +28,17 @@ async def ask_provider(url: str) -> str:
         try:
             answer = await client.post(f"{url}/chat/completions", json={}, timeout=60)
         except httpx2.HTTPError as error:
+            return f"{type(error).__name__}: {error}"
+        return f"read {len(answer.content)} bytes"
+
+
+async def ask_with_httpx(url: str) -> str:
+    """Ask as a provider's library does that brings the other HTTP client, such as groq's and cohere's."""
+    async with httpx.AsyncClient() as client:
+        bound_answers(client, ANSWER_LIMITS)
+        try:
+            answer = await client.post(f"{url}/chat/completions", json={}, timeout=60)
+        except httpx.HTTPError as error:
             return f"{type(error).__name__}: {error}"
         return f"read {len(answer.content)} bytes"
 
@@ -49,6 +62,8 @@ async def ask(kind: str, target: str) -> str:
     match kind:
         case "provider":
             return await ask_provider(target)
+        case "provider-httpx":
+            return await ask_with_httpx(target)
         case "mcp":
             return await ask_mcp(McpServer("bomb", url=target))
         case "mcp-process":

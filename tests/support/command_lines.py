@@ -249,7 +249,8 @@ HIDING_WRAPPERS = [
     "dumb-init", "gosu me", "unshare -r", "nsenter -t 1", "chroot .", "runuser -u me --", "su-exec me", "proot",
     "bwrap --bind / /", "firejail", "choom -n 5 --", "cpulimit -l 5 --", "chrt -o 0", "taskset 1", "perf stat",
     "conda run -n a", "poetry run", "uv run", "uv --directory a run", "npm exec --", "pnpm exec", "yarn run",
-    "bundle exec", "direnv exec .", "ssh-agent", "systemd-run", "systemd-inhibit", "sg me", "frobnicate",
+    "npm x", "bunx", "bundle exec", "direnv exec .", "ssh-agent", "systemd-run", "systemd-inhibit", "sg me",
+    "frobnicate",
     "frobnicate -x 5", "./frobnicate", "frobnicate --", "frobnicate a b", "cgexec -g a", "rlwrap", "ccache",
     "torsocks", "doas", "pkexec", "strace", "fakeroot", "parallel", "entr", "at now", "run0", "aa-exec",
     "ip netns exec a",
@@ -313,6 +314,13 @@ def variable_lines() -> Iterator[str]:
         yield form.format(name=name, value="'rm -rf build'")
 
 
+def unknown_variable_lines() -> Iterator[str]:
+    """Variables that nobody knows, with a path outside or a program that does harm."""
+    values = [*OUTSIDE, "'rm -rf build'", "'a; kill 1'", "a:/etc", "'sh -c ls'", "/bin/dd"]
+    for name, value, form in product(["GOBIN", "FROB_TARGET", "TMPDIR", "x"], values, EXPORTING_FORMS):
+        yield form.format(name=name, value=value)
+
+
 def unknown_program_lines() -> Iterator[str]:
     for path in OUTSIDE:
         yield from (
@@ -341,8 +349,46 @@ def unknown_program_lines() -> Iterator[str]:
         )
     yield from (
         f"frobnicate --{each} ./mine"
-        for each in ("exec", "command", "pager", "pre-command", "shell", "eval=a", "hook")
+        for each in ("exec", "command", "pager", "pre-command", "shell", "eval=a", "hook", "python-expr")
     )
+    for option, code in product(("-e", "-c", "-x", "-b", "-r"), ("'f(1)'", "'a; b'", "'$x'", "'!a'")):
+        yield f"frobnicate {option} {code}"
+        yield f"frobnicate -q {option} {code} notes"
+    for word in (
+        "delete",
+        "destroy",
+        "purge",
+        "wipe",
+        "apps:destroy",
+        "--delete",
+        "-deleteduplicates",
+        "--erase-all",
+    ):
+        yield from (
+            f"frobnicate {each}" for each in (word, f"apps {word} a", f"a {word}", f"{word}=a"[: len(word) + 2])
+        )
+
+
+def gnu_lines() -> Iterator[str]:
+    """Programs as macOS calls those of GNU."""
+    for line in (
+        "rm -rf build",
+        "mv a /etc/x",
+        "dd of=/dev/sda",
+        "find . -delete",
+        "tar -xf a -C /etc",
+        "tee /etc/x",
+    ):
+        yield from (
+            f"{prefix}g{line}" for prefix in ("", "sudo ", "env A=1 ", "gtimeout 5 ", "gnice ", "genv A=1 ")
+        )
+    yield from (
+        f"g{wrapper} rm -rf build" for wrapper in ("timeout 5", "nice", "env", "xargs", "nohup", "stdbuf -oL")
+    )
+    yield from (
+        f"g{line}" for line in ("chmod -R 777 /", "cp a ~/x", "ln -s a ../x", "shred a", "truncate -s 0 /etc/x")
+    )
+    yield from (f"gsed -i s/a/b/ {path}" for path in OUTSIDE)
 
 
 def lines_of_all_kinds() -> dict[str, list[str]]:
@@ -357,7 +403,9 @@ def lines_of_all_kinds() -> dict[str, list[str]]:
         "destruction by git": list(git_destruction()),
         "a setting of git": list(git_settings()),
         "an unknown program": list(unknown_program_lines()),
+        "an unknown variable": list(unknown_variable_lines()),
         "a wrapper": [f"{each} rm -rf build" for each in HIDING_WRAPPERS],
+        "a program of GNU by its other name": list(gnu_lines()),
     }
 
 

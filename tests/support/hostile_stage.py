@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from perdure.core import texts
 from perdure.testing.providers import LocalProvider
 from perdure.testing.telegram import LocalTelegram
 from support.gateway import GatewayProcess
@@ -22,6 +23,11 @@ from support.waiting import wait_for
 PRIVATE_WORDS = "the vault opens with 7319"  # which Ann tells the agent, in her own chat
 PRIVATE_FILE = "ann keeps 4711 in this file"
 ENVIRONMENT_SECRET = "only-in-the-environment-of-the-gateway"  # noqa: S105 reason: it opens nothing
+
+
+def refusal(tool: str, role: str) -> str:
+    """What is seen in the chat of a call that the role does not permit; Telegram shows no backquotes."""
+    return texts.tool_calls.not_permitted(tool, role).replace("`", "")
 
 
 class HostileStage:
@@ -49,6 +55,12 @@ class HostileStage:
         """The gateway's process."""
         assert self.process.process is not None
         return self.process.process.pid
+
+    def workspace(self, name: str) -> Path:
+        """The folder in which the agent's commands work in the chat of a person."""
+        person = str(self.telegram.person(name))
+        [found] = [each for each in self.process.home.glob("chats/*/workspace") if person in each.parent.name]
+        return found
 
     def read(self, path: str) -> Any:
         """What the owner reads over HTTP."""

@@ -60,7 +60,7 @@ class PairingScenario(GatewayScenario):
 
 async def api_request(gateway: Gateway, method: str, path: str, **body: Any) -> httpx.Response:
     """Call the HTTP API of a gateway inside this process."""
-    transport = httpx.ASGITransport(create_app(gateway, TOKEN))
+    transport = httpx.ASGITransport(create_app(gateway, TOKEN, loopback=True))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers) as http:
         response = await http.request(method, path, json=body or None)

@@ -39,6 +39,7 @@ from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.store.run_services import RunCapabilities
 from perdure.store.runs import Instance
 from perdure.store.transitions import Turn
+from perdure.store.turn_rights import Beginner
 
 T = TypeVar("T")
 
@@ -64,6 +65,11 @@ TABLES = (
     "processes",
     "erased",
 )
+
+
+def everybody_may_join(_tx: Tx, _key: str, _beginner: Beginner | None, _sender: Sender) -> bool:
+    """The rule of stores that know no people: whoever writes may add to any turn."""
+    return True
 
 
 def chat_address(name: str = "c1", thread: str | None = None) -> Address:
@@ -206,10 +212,12 @@ class StoreGateway(StoreConnection):
 
     async def receives(self, text: str, *, chat_name: str = "c1", id: str | None = None) -> Stored:  # noqa: A002
         inbound = message(text, chat_name=chat_name, id=id)
-        return await self.store.inbox.receive(inbound, f"raw {text}", key_of(chat_name), self.now())
+        return await self.store.inbox.receive(
+            inbound, f"raw {text}", key_of(chat_name), self.now(), may_join=everybody_may_join
+        )
 
     async def claims(self, chat_name: str = "c1") -> Claim | None:
-        return await self.store.turns.claim(key_of(chat_name), self.run, self.now())
+        return await self.store.turns.claim(key_of(chat_name), self.run, self.now(), may_join=everybody_may_join)
 
     async def begins_turn(self, text: str, *, chat_name: str = "c1") -> Turn:
         """Receive a message and claim its turn."""

@@ -60,7 +60,7 @@ def interrupted_turn(times: int, evidence: dict[str, bool]) -> TurnView:
 
 def rule_after(times: int, *, handed_over: bool) -> RecoveryRule:
     view = interrupted_turn(times, {"handed_over": True} if handed_over else {})
-    context = RecoveryContext(last_sign_of_life=1_000, handed_over=handed_over)
+    context = RecoveryContext(authorised=True, last_sign_of_life=1_000, handed_over=handed_over)
     return decide(view, context, RecoveryPolicy(), 2_000).rule
 
 
@@ -72,7 +72,7 @@ def test_b161_planned_hand_overs_count_toward_all_interruptions_and_not_toward_t
 
 
 def test_b161_decision_about_a_hand_over_says_so_in_its_evidence() -> None:
-    context = RecoveryContext(last_sign_of_life=1_000, handed_over=True)
+    context = RecoveryContext(authorised=True, last_sign_of_life=1_000, handed_over=True)
     decision = decide(interrupted_turn(1, {}), context, RecoveryPolicy(), 2_000)
     assert decision.evidence["handed_over"] is True
     assert decision.evidence["without_progress"] == 0

@@ -28,7 +28,7 @@ def waiting(*words: str) -> list[WaitingMessage]:
     for number, word in enumerate(words):
         manner, _, album = word.partition("/")
         given: QueueMode | None = next((mode for mode in QUEUE_MODE_NAMES if mode == manner), None)
-        found.append(WaitingMessage(str(number), given, album or None, received_at=1000 + number))
+        found.append(WaitingMessage(str(number), given, album or None, received_at=1000 + number, may_join=True))
     return found
 
 

@@ -46,7 +46,7 @@ HOUR = 3_600_000
 NOW = 100 * HOUR
 ALIVE = NOW - 1_000
 
-FRESH = RecoveryContext(last_sign_of_life=ALIVE)
+FRESH = RecoveryContext(authorised=True, last_sign_of_life=ALIVE)
 AUTO = RecoveryPolicy()
 MESSAGE = (began(), claimed())
 QUESTION = QuestionAsked("q1", "Which?")

@@ -33,13 +33,13 @@ RIGHTS: dict[Role, set[Right]] = {
 @pytest.mark.parametrize("verb", ALL_RIGHTS)
 @pytest.mark.parametrize("role", ROLES)
 def test_role_may_what_the_table_says(role: Role, verb: Right) -> None:
-    assert has_right(role, verb) == (verb in RIGHTS[role])
+    assert has_right(role, verb, shared=False) == (verb in RIGHTS[role])
     assert has_right(role, verb, shared=True) == (verb in RIGHTS[role] and role != "guest")
 
 
 @pytest.mark.parametrize("verb", ALL_RIGHTS)
 def test_b100_stranger_may_nothing(verb: Right) -> None:
-    assert not has_right(None, verb)
+    assert not has_right(None, verb, shared=False)
 
 
 def test_every_role_and_right_is_explained() -> None:

@@ -165,6 +165,36 @@ def test_nobody_looks_at_the_clock_who_is_given_one() -> None:
     assert where(calls("now", "today", "utcnow", of="datetime")) == set()
 
 
+# ── rights ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+RIGHTS = re.compile(
+    r"may_\w+|(\w+_)?(allowed|authorised|authorisation|scopes|rights)|shared|loopback|demo|per_person"
+)
+
+
+def rights_with_a_default(node: ast.AST) -> set[str]:
+    """The parameters and fields that say what somebody may do, and say something if a caller forgets them."""
+    match node:
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
+            last = [*args.posonlyargs, *args.args][len(args.posonlyargs) + len(args.args) - len(args.defaults) :]
+            given = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+            names = [each.arg for each in last] + [each.arg for each, default in given if default is not None]
+        case ast.ClassDef(body=body):
+            fields = [each for each in body if isinstance(each, ast.AnnAssign) and each.value is not None]
+            names = [each.target.id for each in fields if isinstance(each.target, ast.Name)]
+        case _:
+            names = []
+    return {name for name in names if RIGHTS.fullmatch(name)}
+
+
+def test_b105_nothing_that_says_what_somebody_may_do_has_a_default() -> None:
+    """Or else everybody might, wherever a caller forgets it."""
+    assert rights_with_a_default(ast.parse("def claim(key, *, may_join=everybody): ...").body[0]) == {"may_join"}
+    found = {name for name, nodes in modules().items() for node in nodes if rights_with_a_default(node)}
+    told = {"cli/token.py"}  # the option `--scopes`, whose default its help tells
+    assert {name for name in found if not name.startswith(APART)} == told
+
+
 # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -36,7 +36,9 @@ def token(context: typer.Context) -> None:
 def add(
     name: LoginArgument,
     scopes: Annotated[str, typer.Option(help="read, chat, operate and approve, with commas.")] = "read,chat",
-    person: Annotated[str, typer.Option(help="Who has it: the id of an owner on the web.")] = TOKEN_HOLDER.id,
+    person: Annotated[
+        str, typer.Option(help="Who has it: the id of somebody with a role on the web.")
+    ] = TOKEN_HOLDER.id,
     expires: Annotated[str, typer.Option(help="After how long it ends, such as 30d; without it, never.")] = "",
     json: JsonOption = False,
 ) -> None:

@@ -61,7 +61,7 @@ class WaitingMessage(Struct, frozen=True):
     mode: QueueMode | None
     album: str | None
     received_at: int
-    may_join: bool = True  # False: its sender has fewer rights than the person who begins the turn
+    may_join: bool  # False: its sender has fewer rights than the person who begins the turn
 
     @property
     def may_share_turn(self) -> bool:

@@ -35,7 +35,7 @@ RIGHT_MEANINGS: dict[Right, str] = {
 }
 
 
-def has_right(role: Role | None, right: Right, *, shared: bool = False) -> bool:
+def has_right(role: Role | None, right: Right, *, shared: bool) -> bool:
     """Whether a role has a right. A guest has none in a shared conversation, only in their own."""
     return role is not None and right in RIGHTS_BY_ROLE[role] and not (shared and role == "guest")
 

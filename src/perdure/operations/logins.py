@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from perdure.core import texts
-from perdure.core.logins import HOME_LOGIN, Login, Scope
+from perdure.core.logins import HOME_LOGIN, SCOPES_BY_ROLE, Login, Scope
 from perdure.core.messages import Sender
+from perdure.core.roles import Role
 from perdure.errors import BadLogin, NotFound
 from perdure.settings import Settings
 from perdure.store.api import Store
@@ -56,27 +57,36 @@ def parse_scopes(text: str) -> frozenset[Scope]:
 async def add_login(
     store: Store, settings: Settings, name: str, person: str, scopes: frozenset[Scope], expires_at: int | None
 ) -> NewLoginResource:
-    """Make a login for an owner on the web; the store gets the digest of its token.
+    """Make a login for a person with a role on the web; the store gets the digest of its token.
 
     After return: the login is stored, and counts at once in a gateway that runs. If we die inside: it may be
     stored, and nobody has its token.
     """
     if not _NAME_PATTERN.fullmatch(name) or name == HOME_LOGIN:
         raise BadLogin(texts.logins.bad_name(name), hint=texts.logins.NAME_FORM)
-    await _check_owner(store, settings, person)
+    role = await _role_on_the_web(store, settings, person)
+    if beyond := scopes - SCOPES_BY_ROLE[role]:
+        raise BadLogin(
+            texts.logins.scope_beyond_role(person, role, _in_order(beyond)),
+            hint=texts.logins.scopes_of_role(role, _in_order(SCOPES_BY_ROLE[role])),
+        )
     known = await store.people.find("web", person)
     token = new_token()
-    login = Login("", name, Sender(person, known.name if known else ""), scopes)
+    login = Login("", name, Sender(person, known.name if known else ""), scopes, role)
     if not await store.logins.add(login, token_digest(token) or "", expires_at):
         raise BadLogin(texts.logins.name_taken(name), hint=texts.logins.revoke_first(name))
     return NewLoginResource(name, person, _in_order(scopes), expires_at, token)
 
 
-async def _check_owner(store: Store, settings: Settings, person: str) -> None:
-    """Refuse a person who is no owner on the web: a login sees every chat."""
-    authorisation = Authorisation(settings.allow_lists)
-    if not await store.database.read(lambda tx: authorisation.is_owner(tx, "web", Sender(person))):
-        raise BadLogin(texts.logins.not_an_owner(person), hint=texts.logins.make_owner(person))
+async def _role_on_the_web(store: Store, settings: Settings, person: str) -> Role:
+    """Return the role of a person on the web; nobody else can have a login."""
+    authorisation = Authorisation(
+        settings.allow_lists, per_person=settings.groups_per_person, tools=settings.tools_by_role
+    )
+    role = await store.database.read(lambda tx: authorisation.web_role(tx, Sender(person)))
+    if role is None:
+        raise BadLogin(texts.logins.unknown_person(person), hint=texts.logins.let_in_first(person))
+    return role
 
 
 async def list_logins(store: Store, now: int) -> list[LoginResource]:

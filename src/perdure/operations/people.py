@@ -48,7 +48,9 @@ class PeopleVerbs:
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._authorisation = Authorisation(settings.allow_lists)
+        self._authorisation = Authorisation(
+            settings.allow_lists, per_person=settings.groups_per_person, tools=settings.tools_by_role
+        )
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────────────────
 

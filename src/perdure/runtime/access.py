@@ -19,7 +19,7 @@ class Access:
         self._database = store.database
         self.authorisation = Authorisation(
             settings.allow_lists,
-            per_person=settings.session.groups == "person",
+            per_person=settings.groups_per_person,
             tools=settings.tools_by_role,
         )
 

@@ -183,7 +183,13 @@ class Intake:
         """Apply an edit or a deletion to the message that it names, if that message still waits."""
         key, now = self._usual_key(inbound), self._clock()
         stored = await self._store.queue.amend(
-            inbound, event.raw, key, now, resolve_key=self._resolve_key(inbound), rules=self._rules
+            inbound,
+            event.raw,
+            key,
+            now,
+            resolve_key=self._resolve_key(inbound),
+            rules=self._rules,
+            may_join=self._authorisation.may_join,
         )
         log.info("amended", message=stored.message, key=stored.key, fate=stored.fate)
         if stored.fresh:
@@ -206,6 +212,7 @@ class Intake:
             prepare=lambda there: self._reset_if_due(there, now, renewed) if not is_command else _do_nothing,
             refuse=self._refuse_unknown_person(event, inbound, key, now),
             rules=self._rules,
+            may_join=self._authorisation.may_join,
         )
         for there in renewed:
             self._run.wakeups.wake_delivery(there)

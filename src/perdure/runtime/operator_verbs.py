@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from perdure.core.address import split_session_key
 from perdure.core.logins import Login
 from perdure.core.messages import Inbound
-from perdure.core.roles import OPERATOR
+from perdure.core.roles import OPERATOR, Right
 from perdure.core.states import SessionState
 from perdure.runtime.wiring import Loops
 from perdure.store import answers, outbox_verbs, session_verbs
 from perdure.store.api import Store
+from perdure.store.database import Transaction
 from perdure.store.erasure import ErasedSession
 from perdure.store.ids import Clock
 from perdure.store.outbox import OutboxDelivery
 from perdure.store.outbox_verbs import OutboxVerbResult
 from perdure.store.sessions import Session
+from perdure.store.transitions import Turn
+
+T = TypeVar("T")
 
 
 class OperatorVerbs:
@@ -30,7 +36,13 @@ class OperatorVerbs:
         """Resume an interrupted turn or a suspended session, whatever recovery has decided."""
         request = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
         named = session.id if session.state is SessionState.CLOSED else ""
-        resume = session_verbs.resume(session.key, self.run, request, session=named)
+        resume = session_verbs.resume(
+            session.key,
+            self.run,
+            request,
+            session=named,
+            may_take=lambda _, there: there == session.key,  # it goes on where it is
+        )
         resumed = await self._store.chat_commands.execute_verb(session.key, resume)
         self._loops.runner.wake(session.key)
         return resumed.outcome in ("turn", "session")
@@ -109,7 +121,9 @@ class OperatorVerbs:
         if turn is None:
             return False
         answer = answers.answer_question(turn.key, login.person, text, name=name, given=_source(login))
-        done = await self._store.chat_commands.execute_verb(turn.key, answer)
+        done = await self._store.chat_commands.execute_verb(
+            turn.key, self._if_allowed(turn, login, "talk", answer, refused=False)
+        )
         self._loops.runner.wake(turn.key)
         return done
 
@@ -119,9 +133,18 @@ class OperatorVerbs:
         if turn is None:
             return "nothing"
         decide = answers.decide_approval(turn.key, login.person, _source(login), approve=approve, name=name)
-        outcome = await self._store.chat_commands.execute_verb(turn.key, decide)
+        outcome = await self._store.chat_commands.execute_verb(
+            turn.key, self._if_allowed(turn, login, "approve", decide, refused="nothing")
+        )
         self._loops.runner.wake(turn.key)
         return outcome
+
+    def _if_allowed(
+        self, turn: Turn, login: Login, right: Right, verb: Transaction[T], *, refused: T
+    ) -> Transaction[T]:
+        """Return the transaction of a verb, which does nothing for a login that may not answer this turn."""
+        may_answer = self._loops.access.authorisation.may_by_login
+        return lambda tx: verb(tx) if may_answer(tx, turn, login.person, right) else refused
 
 
 def _source(login: Login) -> answers.AnswerSource:

@@ -241,7 +241,11 @@ class TurnRunner:
     async def _claim(self, key: str) -> Claim | None:
         try:
             return await self._store.turns.claim(
-                key, self._run.id, self._run.clocks.wall(), self._limits.rules, self._access.authorisation.may_join
+                key,
+                self._run.id,
+                self._run.clocks.wall(),
+                self._limits.rules,
+                may_join=self._access.authorisation.may_join,
             )
         except Unavailable as error:
             log.warning("not_claimed", key=key, error=error.message)

@@ -16,9 +16,9 @@ from perdure.core.recovery.decision import times_asked
 from perdure.errors import TurnMoved
 from perdure.runtime.backoff import retry_while_unavailable
 from perdure.runtime.gateway_run import GatewayRun
-from perdure.store.authorisation import MayJoin
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
+from perdure.store.turn_rights import MayJoin
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class TurnJournal:
         async def join() -> list[JournalRecord] | None:
             if not await self._store.queue.has_steering_message(self._turn.key):
                 return []
-            return await self._store.queue.join(self._turn, rules, self._run.clocks.wall(), may_join)
+            return await self._store.queue.join(self._turn, rules, self._run.clocks.wall(), may_join=may_join)
 
         records = await self.when_available(join)
         if records == []:

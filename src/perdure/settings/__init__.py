@@ -151,6 +151,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             everybody=EVERYBODY in settings.allow,
         )
 
+    @property
+    def groups_per_person(self) -> bool:
+        """Whether each person in a group has a conversation of their own."""
+        return self.session.groups == "person"
+
     def tools_by_role(self, platform: str) -> ToolsByRole:
         """The tools of each role on a platform."""
         return {**DEFAULT_TOOLS_BY_ROLE, **self.tools.by_role, **self.platform(platform).tools_by_role}

@@ -25,9 +25,9 @@ from perdure.core.messages import (
 from perdure.core.queue import Fate
 from perdure.core.states import TurnState
 from perdure.store import erasure, inbox, transitions
-from perdure.store.authorisation import MayJoin, beginner_of, everybody_may_join
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.transitions import Turn
+from perdure.store.turn_rights import MayJoin, beginner_of
 
 _LAST_RECEIPT = "SELECT receipt FROM outbox WHERE turn = :turn AND reply = :reply ORDER BY part DESC LIMIT 1"
 
@@ -82,7 +82,7 @@ class Answers:
         *,
         resolve_key: Transaction[str | None],
         refuse: Transaction[T],
-        may_join: MayJoin = everybody_may_join,
+        may_join: MayJoin,
     ) -> Stored | T:
         """Answer the question that a button stands under, if `resolve_key` lets the sender in; else `refuse`.
 

@@ -102,6 +102,12 @@ class Attachments:
 
         return await self._database.write(transaction, key=pending.key)
 
+    async def key_of(self, file: StoredAttachment) -> str | None:
+        """Return the key of the conversation in which a file came or was sent; None: no message has it yet."""
+        sql = "SELECT key FROM inbox WHERE id = :inbox UNION ALL SELECT key FROM turns WHERE id = :turn"
+        row = await self._database.read(lambda tx: tx.one(sql, inbox=file.inbox, turn=file.turn))
+        return row[0] if row else None
+
     async def fetched_path(self, pending: PendingAttachment) -> str | None:
         """Return the path of a file that was fetched before by the same reference, from the same platform."""
         return await self._database.read(lambda tx: _fetched_path(tx, pending))

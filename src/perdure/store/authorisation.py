@@ -6,18 +6,17 @@ removed, and at every start, whose configuration may differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.core.address import Address, SessionKey, decode_session_key
-from perdure.core.journal import Cause, TurnBegan
+from perdure.core.logins import is_own_chat, is_own_key, own_chats
 from perdure.core.messages import Inbound, Sender
 from perdure.core.roles import (
-    DEFAULT_TOOLS_BY_ROLE,
     OPERATOR,
     AllowLists,
     Right,
@@ -28,64 +27,11 @@ from perdure.core.roles import (
     has_right,
 )
 from perdure.core.states import GoalState
-from perdure.store import inbox, people, reports, transitions
+from perdure.store import inbox, people, reports, transitions, turn_rights
 from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
-from perdure.store.database import Row, Transaction, Tx
+from perdure.store.database import Transaction, Tx
 from perdure.store.transitions import Turn
-
-_BEGAN = (
-    "SELECT j.body, j.seq, t.key FROM journal j JOIN turns t ON t.id = j.turn "
-    "WHERE j.session = :session AND j.seq <= :seq AND j.kind = 'began' ORDER BY j.seq DESC LIMIT 1"
-)
-
-
-class Beginner(Struct, frozen=True):
-    """The person whose words began a turn, and the key of the chat in which they said them."""
-
-    person: Sender
-    key: str  # another one than the turn's, if its session was moved since
-
-
-MayJoin = Callable[[Tx, str, Beginner | None, Sender], bool]  # gets the key, who began the turn, and who wrote
-
-
-def everybody_may_join(_tx: Tx, _key: str, _beginner: Beginner | None, _sender: Sender) -> bool:
-    """The rule of callers that know no people."""
-    return True
-
-
-def beginner_of(tx: Tx, turn: Turn) -> Beginner | None:
-    """Return who began a turn; None: it was imported without any words.
-
-    A turn that somebody only asked to go on has the words, and the right, of the turn before it.
-    """
-    seq, asked = turn.first_seq, None
-    while (row := tx.one(_BEGAN, session=turn.session, seq=seq)) is not None:
-        causes = msgspec.json.decode(row[0], type=TurnBegan).causes
-        found = beginner_of_causes(causes)
-        if found is not None:
-            return Beginner(found, row[2])
-        asked = asked or next((Beginner(cause.sender, row[2]) for cause in causes), None)
-        seq = row[1] - 1
-    return asked
-
-
-def beginner_of_causes(causes: Sequence[Cause]) -> Sender | None:
-    """Return the person whose words stand first; without words, whose process is reported. None: neither."""
-    written = [cause for cause in causes if not (cause.note or cause.wish)]
-    told = [cause for cause in causes if cause.note] if not any(cause.wish for cause in causes) else []
-    return next((cause.sender for cause in (*written, *told)), None)
-
-
-def rows_that_may_join(
-    tx: Tx, rows: Sequence[Row], key: str, beginner: Beginner | None, may_join: MayJoin
-) -> list[Row]:
-    """Return the rows of the inbox, (id, body, …), whose senders may add to a turn that somebody began."""
-    return [row for row in rows if may_join(tx, key, beginner, sender_of(row))]
-
-
-def sender_of(row: Row) -> Sender:
-    return msgspec.json.decode(row[1], type=Inbound).sender
+from perdure.store.turn_rights import Beginner
 
 
 class Authorisation:
@@ -95,8 +41,8 @@ class Authorisation:
         self,
         lists: Callable[[str], AllowLists],
         *,
-        per_person: bool = False,
-        tools: Callable[[str], ToolsByRole] = lambda _: DEFAULT_TOOLS_BY_ROLE,
+        per_person: bool,
+        tools: Callable[[str], ToolsByRole],
     ) -> None:
         """`lists` returns the lists of a platform, and `tools` the tools of each role there.
 
@@ -107,8 +53,13 @@ class Authorisation:
         self._per_person = per_person
 
     def role(self, tx: Tx, address: Address, person: Sender, *, for_update: bool = False) -> Role | None:
-        """Return a person's role in a chat; None: they are unknown there."""
+        """Return a person's role in a chat; None: they are unknown there.
+
+        In somebody's own chats on the web, nobody has a role only because everybody has one.
+        """
         lists = self._lists(address.platform)
+        if is_own_chat(address):
+            lists = replace(lists, everybody=False)
         if person.id in lists.owners:
             return "owner"
         named = people.roles(tx, address.platform, person.id, address.chat, for_update=for_update)
@@ -123,10 +74,24 @@ class Authorisation:
         """Say whether a person is an owner on a whole platform."""
         return self.role(tx, Address(platform, "dm", people.EVERYWHERE), person) == "owner"
 
+    def web_role(self, tx: Tx, person: Sender) -> Role | None:
+        """Return the role that a login of a person has: theirs in their own chats on the web."""
+        return self.role(tx, Address("web", "dm", own_chats(person.id)), person)
+
+    def may_by_login(self, tx: Tx, turn: Turn, person: Sender, right: Right) -> bool:
+        """Say whether a person may answer what a turn asks, by a login.
+
+        An owner may so in every chat. Others may in their own, if the turn is not one of somebody who may more.
+        """
+        if self.web_role(tx, person) == "owner":
+            return True
+        fits = self.may_join(tx, turn.key, turn_rights.beginner_of(tx, turn), person)
+        return fits and is_own_key(turn.key, person.id) and self.may(tx, turn.key, person, right)
+
     def may_still(self, tx: Tx, key: str, person: Sender, right: Right, platform: str) -> bool:
         """Say whether what a person did on a platform for the session of a key still counts.
 
-        On another platform than the session's own, they did it by a login, which only owners have there.
+        On another platform than the session's own, they did it by a login, and only an owner's reaches so far.
         """
         if platform in ("", decode_session_key(key).address.platform):
             return self.may(tx, key, person, right)
@@ -151,7 +116,7 @@ class Authorisation:
 
         def transaction(tx: Tx) -> str | None:
             turn = transitions.current_turn(tx, key)
-            began = beginner_of(tx, turn) if turn else None
+            began = turn_rights.beginner_of(tx, turn) if turn else None
             fits = self.may_join(tx, key, began, person)
             return refuse(tx) if fits else texts.people.NOT_ALLOWED
 
@@ -180,7 +145,7 @@ class Authorisation:
 
     def tool_rights(self, tx: Tx, turn: Turn) -> ToolRights:
         """Return the tools that a turn may use now: those of the person whose words began it."""
-        began = beginner_of(tx, turn)
+        began = turn_rights.beginner_of(tx, turn)
         role = self._role_of_beginner(tx, began)
         tools = self._tools(decode_session_key(turn.key).address.platform)
         return ToolRights(role, tuple(tools[role]) if role else (), began.person.id if began else "")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from perdure.core import texts
-from perdure.core.messages import Inbound, Stored
+from perdure.core.messages import Inbound, Sender, Stored
 from perdure.core.queue import Fate, QueueMode, interrupts_turn
 from perdure.core.states import CancelReason, InboxState
 from perdure.store import outbox, sessions, transitions
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Tx
 from perdure.store.outbox import OutboxReply
+from perdure.store.turn_rights import MayJoin, beginner_of
 
 
 def mode_of(tx: Tx, key: str, default: QueueMode) -> QueueMode:
@@ -17,6 +18,14 @@ def mode_of(tx: Tx, key: str, default: QueueMode) -> QueueMode:
     row = tx.one("SELECT mode FROM leases WHERE key = :key", key=key)
     mode: QueueMode | None = row[0] if row else None
     return mode or default
+
+
+def mode_of_sender(tx: Tx, key: str, mode: QueueMode, sender: Sender, may_join: MayJoin) -> QueueMode:
+    """Return the mode in which words of a person wait: who may not join the open turn does not end it, either."""
+    if mode != "interrupt":
+        return mode
+    turn = transitions.current_turn(tx, key)
+    return mode if turn is None or may_join(tx, key, beginner_of(tx, turn), sender) else "queue"
 
 
 def cancel_replaced_turn(tx: Tx, key: str, manner: QueueMode | None) -> str | None:

@@ -21,10 +21,10 @@ from perdure.core.roles import OPERATOR
 from perdure.core.states import INITIAL_STATE, CancelReason, TurnMove, TurnState, advance
 from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
 from perdure.store.answers import Response
-from perdure.store.authorisation import Beginner, MayJoin, beginner_of, everybody_may_join, rows_that_may_join
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Row, Tx
 from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
+from perdure.store.turn_rights import Beginner, MayJoin, beginner_of, rows_that_may_join
 
 
 class Claim(Struct, frozen=True):
@@ -53,7 +53,7 @@ _ASIDES = (  # the first condition on `kind` is that of the partial index
 )
 
 
-def claim(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin = everybody_may_join) -> Claim | None:
+def claim(tx: Tx, key: str, run: str, rules: QueueRules, may_join: MayJoin) -> Claim | None:
     reports.convert_orphans_to_notices(tx, key)
     before = turn = current_turn(tx, key)
     if turn is not None and turn.state is TurnState.INTERRUPTED:

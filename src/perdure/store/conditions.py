@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from perdure.core.address import join_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES
+from perdure.core.logins import own_chats
 from perdure.core.states import OPEN_STATES, GoalState, InboxState, ProcessState, SessionState
 
 
@@ -93,3 +95,17 @@ def can_read(lease: str, run: str = ":run") -> str:
 def can_serve(lease: str, run: str = ":run") -> str:
     """Return the condition that a run can serve the chat of a lease: its agent, its platform, its entries."""
     return f"{has_service(lease, run)} AND {can_read(lease, run)}"
+
+
+# ── chats of one person ─────────────────────────────────────────────────────────────────────────────────────
+
+# `:own` is `own_chats_part()`. A background session has the address of its chat.
+IN_OWN_CHATS = (
+    "split_part(key, ':', 3) = 'web' AND split_part(key, ':', 4) = 'dm' "
+    "AND split_part(split_part(key, ':', 5), '/', 1) = :own AND split_part(key, ':', 5) <> :own"
+)
+
+
+def own_chats_part(person: str) -> str:
+    """Return what stands before the slash in the keys of a person's own chats on the web."""
+    return join_parts(own_chats(person).removesuffix("/"))

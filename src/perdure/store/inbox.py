@@ -21,6 +21,7 @@ from perdure.store import attachments, busy_modes, erasure, outbox, sessions
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
+from perdure.store.turn_rights import MayJoin
 
 T = TypeVar("T")
 
@@ -67,16 +68,19 @@ class Inbox:
         kind: InboxKind = "message",
         prepare: Transaction[object] = lambda tx: None,
         rules: QueueRules = UNLIMITED_RULES,
+        *,
+        may_join: MayJoin,
     ) -> Stored:
         """Store a message or a command, once; before a new one, `prepare` runs in the same transaction.
 
-        The rules say what the message does to a running turn, and whether it is accepted at all.
+        The rules say what the message does to a running turn, and whether it is accepted at all; `may_join`, whose
+        words may end that turn.
 
         After return: the message will be answered, whatever happens to us, and may be acknowledged.
         If we die inside: it is stored or not; a message that is delivered again acts once.
         """
         return await self._database.write(
-            lambda tx: _receive(tx, inbound, raw, key, kind, prepare, rules), key=key, at=now
+            lambda tx: _receive(tx, inbound, raw, key, kind, prepare, rules, may_join), key=key, at=now
         )
 
     async def receive_if_allowed(
@@ -90,6 +94,7 @@ class Inbox:
         resolve_key: Transaction[str | None],
         prepare: Callable[[str], Transaction[object]],
         refuse: Transaction[T],
+        may_join: MayJoin,
         rules: QueueRules = UNLIMITED_RULES,
     ) -> Stored | T:
         """Like `receive`, for the key that `resolve_key` returns; if it returns none, `refuse` runs instead.
@@ -101,7 +106,7 @@ class Inbox:
             there = resolve_key(tx)
             if there is None:
                 return refuse(tx)
-            return _receive(tx, inbound, raw, there, kind, prepare(there), rules)
+            return _receive(tx, inbound, raw, there, kind, prepare(there), rules, may_join)
 
         return await self._database.write(transaction, key=key, at=now)
 
@@ -143,6 +148,7 @@ def _receive(
     kind: InboxKind,
     prepare: Transaction[object],
     rules: QueueRules,
+    may_join: MayJoin,
 ) -> Stored:
     known = find(tx, inbound.event_key)
     if known is not None:
@@ -155,7 +161,10 @@ def _receive(
         return busy_modes.reject_queue_full(tx, inbound, raw, key, rules.cap) or _require_known(tx, inbound)
     prepare(tx)
     session = session_for_message(tx, key) if kind == "message" else sessions.ensure_current(tx, key)
-    manner = busy_modes.mode_of(tx, key, rules.mode) if kind == "message" else None
+    manner = None
+    if kind == "message":
+        mode = busy_modes.mode_of(tx, key, rules.mode)
+        manner = busy_modes.mode_of_sender(tx, key, mode, inbound.sender, may_join)
     message = insert(tx, inbound, raw, key, session, kind, manner=manner)
     if message is None:
         return _require_known(tx, inbound)

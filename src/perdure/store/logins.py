@@ -10,8 +10,17 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.core.logins import HOME_LOGIN, Login, LoginKind, Scope, decode_scopes, encode_scopes
+from perdure.core.logins import (
+    HOME_LOGIN,
+    SCOPES_BY_ROLE,
+    Login,
+    LoginKind,
+    Scope,
+    decode_scopes,
+    encode_scopes,
+)
 from perdure.core.messages import Sender
+from perdure.core.roles import Role
 from perdure.store.database import Database, Row, Tx
 
 TOKEN_PREFIX = "perdure_"  # noqa: S105 reason: every token begins so, and scanners for secrets know it by that
@@ -60,10 +69,10 @@ class StoredLogin(Struct, frozen=True):
     expires_at: int | None
     last_used_at: int | None
 
-    @property
-    def login(self) -> Login:
+    def as_login(self, role: Role) -> Login:
+        """Return the login of a person who has this role now: the role caps its scopes."""
         name = HOME_LOGIN if self.name.startswith(HOME_PREFIX) else self.name
-        return Login(self.id, name, self.person, self.scopes)
+        return Login(self.id, name, self.person, self.scopes & SCOPES_BY_ROLE[role], role)
 
 
 _COLUMNS = "id, kind, name, person, person_name, scopes, token, created_at, expires_at, last_used_at"
@@ -128,19 +137,20 @@ class Logins:
         await self._database.write(transaction)
 
     async def find(
-        self, digest: str, kind: LoginKind, is_owner: Callable[[Tx, Sender], bool]
-    ) -> StoredLogin | None:
-        """Return the login of a secret, by its digest; None: there is none, it has expired, or its person is out.
+        self, digest: str, kind: LoginKind, role_of: Callable[[Tx, Sender], Role | None]
+    ) -> tuple[StoredLogin, Role] | None:
+        """Return the login of a secret, by its digest, and the role that its person has on the web now.
 
-        `is_owner` says whether a person is an owner on the web: a login sees every chat, so nobody else has one.
+        None: there is none, it has expired, or `role_of` says that its person has no role.
         """
 
-        def transaction(tx: Tx) -> StoredLogin | None:
+        def transaction(tx: Tx) -> tuple[StoredLogin, Role] | None:
             row = tx.one(_BY_DIGEST, digest=digest, kind=kind.value)
             found = _as_login(row) if row is not None else None
             if found is None or (found.expires_at is not None and found.expires_at <= tx.time):
                 return None
-            return found if is_owner(tx, found.person) else None
+            role = role_of(tx, found.person)
+            return None if role is None else (found, role)
 
         return await self._database.read(transaction)
 

@@ -16,8 +16,8 @@ from perdure.core.address import background_number, split_session_key
 from perdure.core.journal import ObservedExit
 from perdure.core.states import ProcessState, SessionState
 from perdure.core.storable_text import to_json
-from perdure.store import authorisation, outbox, reports, sessions, transitions
-from perdure.store.conditions import PROCESS_IS_LIVE, TURN_IS_OPEN
+from perdure.store import outbox, reports, sessions, transitions, turn_rights
+from perdure.store.conditions import IN_OWN_CHATS, PROCESS_IS_LIVE, TURN_IS_OPEN, own_chats_part
 from perdure.store.database import Database, Row, Tx
 from perdure.store.inbox import InboxKind
 from perdure.store.outbox import OutboxReply
@@ -134,7 +134,7 @@ class Processes:
         format_report: Callable[[Process], str],
         now: int,
         *,
-        starter_allowed: bool = True,
+        starter_allowed: bool,
     ) -> str | None:
         """Record the end, and report it: by a turn, or by a notice where no turn may begin.
 
@@ -160,7 +160,7 @@ class Processes:
         format_notice: Callable[[MatchNotice], str],
         now: int,
         *,
-        starter_allowed: bool = True,
+        starter_allowed: bool,
     ) -> str | None:
         """Record how far the output was scanned; send a notice of matches, at most one per interval.
 
@@ -207,11 +207,18 @@ class Processes:
         sql = f"SELECT directory FROM processes WHERE {PROCESS_IS_LIVE}"
         return await self._database.read(lambda tx: {row[0] for row in tx.all(sql)})
 
-    async def page(self, after: str = "", limit: int = 100, *, newest: bool = False) -> list[Process]:
-        """Return processes in the order of their ids, or with `newest` in reverse, beginning behind `after`."""
-        if newest:
-            return await self._select("id < :after ORDER BY id DESC LIMIT :limit", after=after or "z", limit=limit)
-        return await self._select("id > :after ORDER BY id LIMIT :limit", after=after, limit=limit)
+    async def page(
+        self, after: str = "", limit: int = 100, *, newest: bool = False, person: str | None = None
+    ) -> list[Process]:
+        """Return processes in the order of their ids, or with `newest` in reverse, beginning behind `after`.
+
+        With a person, only those in this person's own chats on the web.
+        """
+        own = "" if person is None else f"{IN_OWN_CHATS} AND "
+        order = "id < :after ORDER BY id DESC" if newest else "id > :after ORDER BY id"
+        begin = after or ("z" if newest else "")
+        part = own_chats_part(person or "")
+        return await self._select(f"{own}{order} LIMIT :limit", after=begin, own=part, limit=limit)
 
     async def _select(self, condition: str, **values: str | int) -> list[Process]:
         sql = f"SELECT {_COLUMNS} FROM processes WHERE {condition}"
@@ -259,7 +266,7 @@ def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
     """Return a turn's key, session and generation, and the person whose words began it."""
     found = transitions.get(tx, turn)
     assert found is not None, f"there is no turn {turn}"
-    began = authorisation.beginner_of(tx, found)
+    began = turn_rights.beginner_of(tx, found)
     # The id of a person on another platform, from which the session was moved, may be somebody else's here.
     here = began is not None and _platform_of(began.key) == _platform_of(found.key)
     return found.key, found.session, found.generation, began.person.id if began and here else ""

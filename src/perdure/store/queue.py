@@ -15,19 +15,18 @@ from perdure.core.queue import Fate, QueueMode, QueueRules, WaitingMessage, is_d
 from perdure.core.states import InboxState, TurnState
 from perdure.core.storable_text import to_json
 from perdure.store import attachments, busy_modes, inbox, outbox, transitions
-from perdure.store.authorisation import (
-    Beginner,
-    MayJoin,
-    beginner_of,
-    everybody_may_join,
-    rows_that_may_join,
-    sender_of,
-)
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn
+from perdure.store.turn_rights import (
+    Beginner,
+    MayJoin,
+    beginner_of,
+    rows_that_may_join,
+    sender_of,
+)
 
 # A message behind a command waits until the command was executed: after `/new`, "hello" goes to the new session.
 BEFORE_COMMANDS = (
@@ -65,6 +64,7 @@ class Queue:
         *,
         resolve_key: Transaction[str | None],
         rules: QueueRules,
+        may_join: MayJoin,
     ) -> Stored:
         """Edit or delete a waiting message, once; `resolve_key` returns the key of its session, if it has one.
 
@@ -76,7 +76,7 @@ class Queue:
             there = resolve_key(tx)
             if there is None:
                 return Stored("", "", key, fresh=False, fate=Fate.UNKNOWN)
-            return _amend(tx, inbound, raw, there, rules)
+            return _amend(tx, inbound, raw, there, rules, may_join)
 
         return await self._database.write(transaction, key=key, at=now)
 
@@ -85,7 +85,7 @@ class Queue:
         return await self._database.read(lambda tx: tx.one(f"{_STEERING} LIMIT 1", key=key) is not None)
 
     async def join(
-        self, turn: Turn, rules: QueueRules, now: int, may_join: MayJoin = everybody_may_join
+        self, turn: Turn, rules: QueueRules, now: int, *, may_join: MayJoin
     ) -> list[JournalRecord] | None:
         """Let the steering messages join a running turn, in order; None: the turn has moved on.
 
@@ -161,7 +161,7 @@ def _rows_of_turn(
 ) -> list[Row]:
     """Return a message with those that share its turn; the rest of the queue is read only if some may."""
     rows, before = [row], rules.too_old_before(tx.time)
-    if _as_waiting(row).may_share_turn:
+    if _as_waiting(row, may_join=True).may_share_turn:
         rows = [each for each in _candidate_rows(tx, key, row, for_update) if not _is_too_old(each, before)]
     beginner = Beginner(sender_of(row), key)
     turn = messages_of_next_turn(
@@ -180,7 +180,7 @@ def _candidate_rows(tx: Tx, key: str, row: Row, for_update: str) -> list[Row]:
     return tx.all(f"{_FOLLOWING}{for_update}", key=key, first=row[6])
 
 
-def _as_waiting(row: Row, *, may_join: bool = True) -> WaitingMessage:
+def _as_waiting(row: Row, *, may_join: bool) -> WaitingMessage:
     album = msgspec.json.decode(row[1], type=Inbound).album if row[2] == "message" else None
     return WaitingMessage(row[0], row[3], album, row[4], may_join)
 
@@ -256,7 +256,7 @@ def _lock_queue(tx: Tx, key: str) -> int:
 # ── edits ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _amend(tx: Tx, change: Inbound, raw: str, key: str, rules: QueueRules) -> Stored:
+def _amend(tx: Tx, change: Inbound, raw: str, key: str, rules: QueueRules, may_join: MayJoin) -> Stored:
     done = Fate.DELETED if change.kind == "delete" else Fate.CHANGED
     known = inbox.find(tx, change.event_key)
     if known is not None:
@@ -277,16 +277,17 @@ def _amend(tx: Tx, change: Inbound, raw: str, key: str, rules: QueueRules) -> St
     if change.kind == "delete":
         tx.run(f"UPDATE inbox SET state = '{InboxState.DELETED}' WHERE id = :id", id=row[0])
         return Stored(row[0], row[1], key, fresh=True, fate=done)
-    ended = _edit(tx, row[0], key, replace(written, text=change.text), rules)
+    ended = _edit(tx, row[0], key, replace(written, text=change.text), rules, may_join)
     return Stored(row[0], row[1], key, fresh=True, fate=done, ended=ended)
 
 
-def _edit(tx: Tx, message: str, key: str, inbound: Inbound, rules: QueueRules) -> str | None:
+def _edit(tx: Tx, message: str, key: str, inbound: Inbound, rules: QueueRules, may_join: MayJoin) -> str | None:
     """Change a message's text, which may turn it into a command or back; return the turn that it ended."""
     row = tx.one("SELECT manner, kind FROM inbox WHERE id = :id", id=message)
     was: QueueMode | None = row[0] if row else None
     ordered = read_command(inbound.text) is not None
-    manner = None if ordered else was or busy_modes.mode_of(tx, key, rules.mode)
+    mode = was or busy_modes.mode_of(tx, key, rules.mode)
+    manner = None if ordered else busy_modes.mode_of_sender(tx, key, mode, inbound.sender, may_join)
     bound = busy_modes.current_turn_id(tx, key) if ordered else None
     _update_message(tx, message, inbound, "command" if ordered else "message", manner, bound)
     became = row is not None and row[1] == "command"
@@ -348,18 +349,22 @@ class ModeSwitch(Struct, frozen=True):
     ended: str | None  # the turn that was ended by a message right behind the command
 
 
-def switch_mode(key: str, mode: QueueMode, since: int) -> Transaction[ModeSwitch]:
+def switch_mode(key: str, mode: QueueMode, since: int, *, may_join: MayJoin) -> Transaction[ModeSwitch]:
     """Switch the queue mode of a key; messages after a position in the chat follow the new mode."""
 
     def transaction(tx: Tx) -> ModeSwitch:
         tx.run("UPDATE leases SET mode = :mode WHERE key = :key", mode=mode, key=key)
-        moved = tx.run(
-            f"UPDATE inbox SET manner = :mode WHERE key = :key AND {MESSAGE_WAITS} AND kind = 'message' "
-            f"AND position > :since AND {BEFORE_COMMANDS}",
-            mode=mode,
+        rows = tx.all(
+            f"SELECT id, body FROM inbox WHERE key = :key AND {MESSAGE_WAITS} AND kind = 'message' "
+            f"AND position > :since AND {BEFORE_COMMANDS} ORDER BY position{tx.for_update}",
             key=key,
             since=since,
         )
-        return ModeSwitch(mode, busy_modes.cancel_replaced_turn(tx, key, mode) if moved else None)
+        manners = {row[0]: busy_modes.mode_of_sender(tx, key, mode, sender_of(row), may_join) for row in rows}
+        for message, manner in manners.items():
+            tx.run("UPDATE inbox SET manner = :manner WHERE id = :id", manner=manner, id=message)
+        return ModeSwitch(
+            mode, busy_modes.cancel_replaced_turn(tx, key, mode) if mode in manners.values() else None
+        )
 
     return transaction

@@ -174,7 +174,7 @@ def resume(
     *,
     session: str = "",
     bound: str | None = None,
-    may_take: Callable[[Tx, str], bool] = lambda tx, key: True,
+    may_take: Callable[[Tx, str], bool],
 ) -> Transaction[ResumeResult]:
     """Resume the bound turn, or the suspended session; with a session's id, move that session here first.
 

@@ -8,7 +8,7 @@ from perdure.core.address import parent_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.journal import TurnBegan, TurnInterrupted
 from perdure.core.states import GoalState, Mark, RecoveryState, SessionState, TurnState, derive_recovery_state
-from perdure.store.conditions import GOAL_IS_ACTIVE, SESSION_IS_CURRENT, TURN_IS_OPEN
+from perdure.store.conditions import GOAL_IS_ACTIVE, IN_OWN_CHATS, SESSION_IS_CURRENT, TURN_IS_OPEN, own_chats_part
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import UNDONE_TURNS
 
@@ -34,12 +34,13 @@ class Session(Struct, frozen=True):
 
 
 class SessionFilter(Struct, frozen=True):
-    """Selects sessions by their state, their turn's state or their key; the newest first, or last."""
+    """Selects sessions by state, state of the turn, key or person; the newest first, or last."""
 
     state: str = ""
     turn: str = ""
     key: str = ""
     newest: bool = False
+    person: str | None = None  # only those in this person's own chats on the web
 
 
 class Sessions:
@@ -226,6 +227,7 @@ def _page(tx: Tx, after: str, limit: int, matching: SessionFilter) -> list[Sessi
         SESSION_IS_CURRENT: matching.state == SessionState.OPEN,
         f"state = '{SessionState.SUSPENDED}'": matching.state == SessionState.SUSPENDED,
         "key = :key": bool(matching.key),
+        IN_OWN_CHATS: matching.person is not None,
         f"id IN (SELECT t.session FROM turns t WHERE t.{TURN_IS_OPEN} AND t.state = :turn)": bool(matching.turn),
     }
     conditions = " AND ".join(condition for condition, asked in wanted.items() if asked) or "1 = 1"
@@ -237,6 +239,7 @@ def _page(tx: Tx, after: str, limit: int, matching: SessionFilter) -> list[Sessi
         state=matching.state,
         key=matching.key,
         turn=matching.turn,
+        own=own_chats_part(matching.person or ""),
     )
     return [_as_session(row) for row in rows]
 

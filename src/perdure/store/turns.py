@@ -11,7 +11,6 @@ from perdure.core.journal import Entry, JournalRecord, ToolEnded
 from perdure.core.queue import QueueRules
 from perdure.core.states import TurnState
 from perdure.store import attachments, goals, journal, leases, outbox, processes
-from perdure.store.authorisation import MayJoin, everybody_may_join
 from perdure.store.claims import Claim, claim
 from perdure.store.conditions import (
     DEAD_RUNS,
@@ -36,6 +35,7 @@ from perdure.store.transitions import (
     take_over,
     transition,
 )
+from perdure.store.turn_rights import MayJoin
 
 MAX_LOST = 1 << 31  # more than there are
 
@@ -57,7 +57,8 @@ class Turns:
         run: str,
         now: int,
         rules: QueueRules = UNLIMITED_RULES,
-        may_join: MayJoin = everybody_may_join,
+        *,
+        may_join: MayJoin,
     ) -> Claim | None:
         """Claim the key's next turn: its open turn, or a new one from its queue, or else from its goal.
 

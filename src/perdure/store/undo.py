@@ -17,11 +17,11 @@ from perdure.core.journal import Cause, TurnUndone, TurnView
 from perdure.core.messages import Inbound, Sender
 from perdure.core.states import FINAL_STATES, SessionState
 from perdure.store import attachments, goals, inbox, journal, outbox, previews, sessions, transitions
-from perdure.store.authorisation import Beginner, MayJoin, everybody_may_join
 from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.transitions import TURN_COLUMNS, Turn, as_turn
+from perdure.store.turn_rights import Beginner, MayJoin
 
 _LAST_TURN = (
     f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND id NOT IN ({journal.UNDONE_TURNS}) "
@@ -56,7 +56,7 @@ def retry_turn(
     command: str,
     message: str,
     before: int = MAX_POSITION,
-    may_join: MayJoin = everybody_may_join,
+    may_join: MayJoin,
 ) -> Transaction[UndoResult]:
     """Undo the last turn, and queue its message again at the position of the command of that id.
 

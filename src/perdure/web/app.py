@@ -55,7 +55,7 @@ class WebhookApi(GatewayApi):
         return Response(answered.body, answered.status, media_type=answered.media_type)
 
 
-def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervised: bool = False) -> ASGIApp:
+def create_app(gateway: Gateway, token: str, *, loopback: bool, supervised: bool = False) -> ASGIApp:
     """The application of one gateway, reachable from this machine alone (`loopback`) or from others too.
 
     `supervised` says that a supervisor restarts the gateway when its process dies.
@@ -82,7 +82,7 @@ def create_app(gateway: Gateway, token: str, *, loopback: bool = True, supervise
 
 
 def route_providers(
-    gateway: Gateway, authenticator: Authenticator, *, demo: bool = True, supervised: bool = False
+    gateway: Gateway, authenticator: Authenticator, *, demo: bool, supervised: bool = False
 ) -> list[object]:
     """The objects whose decorated methods are the endpoints; an earlier path matches before a later one."""
     web = next((adapter for adapter in gateway.adapters if isinstance(adapter, WebAdapter)), WebAdapter())

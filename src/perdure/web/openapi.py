@@ -33,7 +33,7 @@ class DescriptionApi:
     def __init__(self, specs: Iterable[RouteSpec]) -> None:
         self._specs = [*specs, DescriptionApi.get.__dict__["route"]]
 
-    @route("GET", "/api/openapi.json", "this table for machines: OpenAPI 3.1", scope=Scope.READ)
+    @route("GET", "/api/openapi.json", "this table for machines: OpenAPI 3.1", scope=Scope.READ, own=True)
     async def get(self, _: Request) -> Response:
         return json_response(openapi_document(self._specs))
 

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from perdure.core.address import Address
 from perdure.core.delivery import DeliveryState
+from perdure.core.logins import Login
 from perdure.core.states import OPEN_STATES, SessionState
 from perdure.core.texts import http as texts
 from perdure.store.decisions import CURSOR
@@ -158,7 +159,8 @@ def read_chat_address(request: Request) -> Address:
     chat = request.path_params["chat"]
     if not _CHAT_NAME.fullmatch(chat):
         raise HttpRefusal(400, texts.BAD_CHAT_NAME, texts.CHAT_NAME_FORM)
-    return Address("web", "dm", chat)
+    login: Login = request.state.login
+    return Address("web", "dm", login.chat_name(chat))
 
 
 def read_path_id(request: Request, name: str, noun: str) -> str:
@@ -232,14 +234,18 @@ def read_offset(request: Request) -> int | None:
 # ── filters ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_session_filter(query: Mapping[str, str]) -> SessionFilter:
-    """Which sessions to list: by `state`, by the state of their open `turn`, by `key`; and in which `order`."""
+def read_session_filter(query: Mapping[str, str], login: Login) -> SessionFilter:
+    """Which sessions to list: by `state`, by the state of their open `turn`, by `key`; and in which `order`.
+
+    A login that is no owner's gets those of its person.
+    """
     choices = {"state": tuple(SessionState), "turn": OPEN_STATES, "order": ("oldest", "newest")}
     for name, known in choices.items():
         if query.get(name, known[0]) not in known:
             raise HttpRefusal(400, texts.unknown_filter(name, query[name]), texts.one_of(known))
     key = query.get("key", "").replace(NUL, "?")
-    return SessionFilter(query.get("state", ""), query.get("turn", ""), key, query.get("order") == "newest")
+    newest, person = query.get("order") == "newest", None if login.is_owner else login.person.id
+    return SessionFilter(query.get("state", ""), query.get("turn", ""), key, newest, person)
 
 
 def read_delivery_states(request: Request) -> list[DeliveryState]:

@@ -53,6 +53,7 @@ class RouteSpec(Struct, frozen=True):
     summary: str
     login: LoginNeed
     scope: Scope | None  # that the login must have; None only where no login is needed
+    own: bool  # whether members and guests may call it, too, for what is theirs; otherwise owners alone
     request: RequestSpec
     response: ResponseSpec
 
@@ -81,6 +82,7 @@ def route(
     *,
     scope: Scope | None = None,
     login: LoginNeed = "api",
+    own: bool = False,
     query: tuple[str, ...] = (),
     body: BodyTypes = (),
     body_media_type: str = JSON,
@@ -93,14 +95,15 @@ def route(
     `{name:path}` is for names that may hold a slash, because an encoded slash arrives decoded. `summary` describes
     the response in words, `query` names the parameters, and `body` is the type of the body, or several types of
     which the body is one. `scope` is what the login must let its holder do: an endpoint without a scope has to say
-    that it needs no login. Error responses need no mention: all of them look the same.
+    that it needs no login. `own` lets logins of members and guests in, too; the endpoint then shows and changes
+    nothing but what `Login.may_reach`. Error responses need no mention: all of them look the same.
     """
     request = RequestSpec(query, body if isinstance(body, tuple) else (body,), body_media_type)
     response = ResponseSpec(None, media_type or (HTML if login == "page" else JSON), statuses)
 
     def mark(endpoint: Method) -> Method:
         named = (_operation_id(endpoint), method, path, summary)
-        return _with_spec(endpoint, RouteSpec(*named, login, _checked(scope, login, path), request, response))
+        return _with_spec(endpoint, RouteSpec(*named, login, _checked(scope, login, path), own, request, response))
 
     return mark
 
@@ -113,6 +116,7 @@ def json_route(
     *,
     scope: Scope | None = None,
     login: LoginNeed = "api",
+    own: bool = False,
     query: tuple[str, ...] = (),
     body: BodyTypes = (),
     statuses: tuple[int, ...] = (200,),
@@ -133,7 +137,7 @@ def json_route(
             return json_response(found, statuses[0])
 
         named = (_operation_id(endpoint), method, path, summary)
-        return _with_spec(respond, RouteSpec(*named, login, _checked(scope, login, path), request, response))
+        return _with_spec(respond, RouteSpec(*named, login, _checked(scope, login, path), own, request, response))
 
     return mark
 

@@ -378,14 +378,15 @@ def _provider(kind: str, model: str, base_url: str | None, api_key: str | None, 
 
         claude = AnthropicProvider(api_key=api_key, base_url=base_url, http_client=client)
         return AnthropicModel(model, provider=claude)
-    made = infer_model(f"{kind}:{model}", lambda found: _any_provider(found, base_url, api_key))
-    http = getattr(getattr(made, "client", None), "_client", None)
-    if isinstance(http, AsyncClient):
-        bound_answers(http, ANSWER_LIMITS)
-    return made
+    return infer_model(f"{kind}:{model}", lambda found: _any_provider(found, base_url, api_key))
 
 
 def _any_provider(kind: str, base_url: str | None, api_key: str | None) -> AnyProvider[Any]:
     """A provider that only pydantic-ai knows; most take a key, and some a base URL."""
     given = {"base_url": base_url, "api_key": api_key}
-    return infer_provider_class(kind)(**{name: value for name, value in given.items() if value is not None})
+    provider = infer_provider_class(kind)(**{name: value for name, value in given.items() if value is not None})
+    clients = (getattr(provider, "_own_http_client", None), getattr(provider.client, "_client", None))
+    for http in clients:
+        if hasattr(http, "_transport") and hasattr(http, "_mounts"):  # of httpx2, or of httpx
+            bound_answers(http, ANSWER_LIMITS)
+    return provider

@@ -153,10 +153,10 @@ class RecoveryPolicy(Struct, frozen=True):
 class RecoveryContext(Struct, frozen=True):
     """The facts for a decision that are not in the turn's journal."""
 
+    authorised: bool  # whether the person who began the turn may still talk
     session: SessionState = SessionState.OPEN
     last_sign_of_life: int | None = None
     has_address: bool = True
-    authorised: bool = True
     connected: bool = True
     attached_alive: bool = False
     paused: bool = False

@@ -10,6 +10,7 @@ WHO_MAY_APPROVE = (
     "This login may not decide it. One with the scope “approve” may: "
     "“perdure token add NAME --scopes read,approve” makes it."
 )
+OWN_CHATS_HINT = "This login reaches the chats, sessions, turns and processes of its own person."
 LIST_HINT = "`perdure token list` shows those that there are."
 HOME_CANNOT_BE_REVOKED = "the home's own token cannot be revoked"
 REPLACE_HOME_TOKEN = "Stop the gateway, delete the file `token` in its home, and start it again."  # noqa: S105 reason: a sentence
@@ -50,12 +51,24 @@ def unknown_login(name: str) -> str:
     return f"there is no login {name!r}"
 
 
-def not_an_owner(person: str) -> str:
-    return f"{person!r} is no owner on the web, and a login sees every chat"
+def unknown_person(person: str) -> str:
+    return f"{person!r} has no role on the web, so that a login of theirs may do nothing"
 
 
-def make_owner(person: str) -> str:
-    return f"Make them one first, if that is meant: `perdure people add web:{person} --role owner`."
+def let_in_first(person: str) -> str:
+    return f"Let them in first: `perdure people add web:{person} --role member`, or `guest`, or `owner`."
+
+
+def scope_beyond_role(person: str, role: str, scopes: Iterable[str]) -> str:
+    return f"{person!r} is a {role} on the web, whose login cannot have the scope {', '.join(scopes)}"
+
+
+def scopes_of_role(role: str, scopes: Iterable[str]) -> str:
+    return f"A {role}'s login has {', '.join(scopes)} at most; an owner's may have all."
+
+
+def owners_only(person: str, role: str) -> str:
+    return f"this is for owners, and {person!r} is a {role} here"
 
 
 def bad_duration(text: str) -> str:

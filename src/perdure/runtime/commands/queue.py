@@ -8,6 +8,7 @@ from perdure.core import texts
 from perdure.core.queue import QUEUE_MODE_NAMES, QueueMode, QueueRules
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
+from perdure.store.authorisation import Authorisation
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.queue import QueuedCommand, convert_to_message, switch_mode
 
@@ -15,12 +16,15 @@ from perdure.store.queue import QueuedCommand, convert_to_message, switch_mode
 class QueueCommand:
     """Shows and switches the queue mode of a chat, and queues a text in a mode of its own."""
 
-    def __init__(self, run: GatewayRun, runner: TurnRunner, rules: QueueRules) -> None:
+    def __init__(
+        self, run: GatewayRun, runner: TurnRunner, rules: QueueRules, authorisation: Authorisation
+    ) -> None:
         self._store = run.store
         self._clock = run.clocks.wall
         self._wakeups = run.wakeups
         self._runner = runner
         self._rules = rules
+        self._authorisation = authorisation
 
     async def queue(self, command: ChatCommand, arguments: str) -> None:
         mode = next((mode for mode in QUEUE_MODE_NAMES if mode == arguments.strip().lower()), None)
@@ -56,7 +60,7 @@ class QueueCommand:
 
     async def _switch(self, command: ChatCommand, mode: QueueMode) -> None:
         now = self._clock()
-        switching = switch_mode(command.key, mode, command.position)
+        switching = switch_mode(command.key, mode, command.position, may_join=self._authorisation.may_join)
         done = await self._store.chat_commands.execute(
             command, switching, lambda done: texts.turns.queue_mode_changed(done.mode), now
         )

@@ -39,7 +39,7 @@ def command_registry(
     """Return every command by its name, in the order in which `/help` lists them."""
     session, approval = SessionCommands(run, runner, access.authorisation), ApprovalCommands(run)
     goal = GoalCommand(run, limits.goal_turns)
-    queue = QueueCommand(run, runner, limits.rules)
+    queue = QueueCommand(run, runner, limits.rules, access.authorisation)
     background = BackgroundCommand(run, limits.max_background_sessions, access.authorisation, run_by_name)
     restart = RestartCommand(run, control, stored_before_start)
     inspect = InspectCommands(

@@ -68,5 +68,5 @@ FILE_WRITERS: dict[str, FactFinder] = {
     **dict.fromkeys(("rsync", "scp", "sftp"), _remote),
     **dict.fromkeys(("rm", "unlink"), _removed_operands),
     "dd": _dd,
-    "sed": _sed,
+    **dict.fromkeys(("sed", "gsed"), _sed),
 }

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.tools.shell_policy.facts import (
@@ -45,6 +46,7 @@ from perdure.tools.shell_policy.programs import (
     PROGRAM_OPTIONS,
     READERS,
     is_installed_path,
+    passed_word_facts,
     program_facts,
     program_name,
     unknown_program_facts,
@@ -195,6 +197,7 @@ class CommandLineAssessment:
         """The findings in a program and its arguments."""
         if depth > MAX_DEPTH:
             raise Unreadable("it is nested too deeply")
+        words = _without_gnu_prefix(words)
         if not words[0].known:
             yield Finding(RiskReason.UNKNOWN_PROGRAM, command.source)
         elif not self._is_allowed(words):
@@ -246,6 +249,10 @@ class CommandLineAssessment:
             yield from self._inner_code_findings(RunsCode(Word(code, bare=False)), command, depth)
         elif loads_code(name, exported=fact.exported):
             yield Finding(RiskReason.LOADS, command.source)
+        elif fact.exported:  # nobody knows what the program does with it
+            word = replace(fact.assignment, text=value)
+            for each in (*passed_word_facts(word, self._policy.listed), MentionsPath(word)):
+                yield from self._fact_findings(each, command, depth)
 
     def _simple_findings(self, fact: ChangesPath | MentionsPath | RunsFile | RiskReason) -> Iterator[str]:
         if isinstance(fact, ChangesPath):
@@ -300,6 +307,14 @@ class CommandLineAssessment:
             paths = [word for word in words[1:] if word.text[:1] != "-"]
             self._in_workspace = bool(paths) and not any(self._path_findings(paths[0]))
             self.has_left = self.has_left or not self._in_workspace
+
+
+def _without_gnu_prefix(words: Sequence[Word]) -> Sequence[Word]:
+    """The words with a program such as `grm` or `gtimeout`, as macOS calls those of GNU, under its usual name."""
+    name = base_name(words[0].text)
+    if name in _KNOWN or not name.startswith("g") or name[1:] not in _KNOWN:
+        return words
+    return [replace(words[0], text=name[1:]), *words[1:]]
 
 
 def _command_facts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -116,7 +117,7 @@ _PROGRAM_OPTIONS = """
     mail mailx = < -S! -:! -A: -s: -c: -b: -a:
     mutt = -e! -F! -s: -a: -c: -b:
     # builders
-    gcc cc c++ clang clang++ g++ gfortran tcc icc cpp nvcc = < -o> -B! -wrapper! -fplugin! -specs! --specs! -MF>
+    gcc cc c++ clang clang++ g++ gfortran tcc icc nvcc = < -o> -B! -wrapper! -fplugin! -specs! --specs! -MF>
         -Xclang! -load! -fuse-ld! --ld-path! -dumpdir> -D: -I: -L: -l: -x: -isystem: -include: -U: -W? -f? -m? -O?
         -g? -std: -s -c -S -E -v -pipe -shared -static -pthread
     ld gold lld ld.bfd ld.gold ld.lld = < -o> -plugin! --plugin! -Map> -L: -l: --output>
@@ -184,10 +185,16 @@ _TARS = frozenset({"tar", "gtar", "bsdtar"})
 _TAR_WRITES = re.compile(r"-[A-Za-z]*[cruA].*|--(?:cr|ap|up|cat|conc|del).*")
 _SHELL_SYNTAX = re.compile(r"[;&|<>`$()\n]")
 _VERSION = re.compile(r"[-.0-9]+$")
-_LATER_PROGRAM = re.compile(r"(?:^|[;&|(`!=:,\n])\s*([\w./+-]+)")
+_LATER_PROGRAM = re.compile(r"(?:^|[;&|(`!=:,%\n])\s*([\w./+-]+)")
 _RUNNING_OPTION = re.compile(
-    r"--(?:[\w-]+-)?(?:exec|execute|eval|command|cmd|program|pager|editor|rsh|askpass|preload|wrapper|launcher|shell|hook)"
-    r"(?:-[\w-]+)?(?:=.*)?",
+    r"--?(?:[\w-]+-)?(?:exec|execute|eval|expr|command|cmd|program|pager|editor|rsh|askpass|preload|wrapper|launcher|shell"
+    r"|hook)(?:-[\w-]+)?(?:=.*)?",
+    re.DOTALL,
+)
+_CODE_OPTION = re.compile(r"-[beEcrx]")  # which evaluates what follows, in many programs
+_CODE_SYNTAX = re.compile(r"[();`$!]")
+_DESTROYING_WORD = re.compile(
+    r"(?:--?[\w-]*|[\w-]+:)?(?:delete|destroy|erase|nuke|purge|terminate|uninstall|wipe)(?:[A-Z-][\w-]*|duplicates)?(?:=.*)?",
     re.DOTALL,
 )
 _SYSTEM_FOLDERS = ("/bin/", "/sbin/", "/usr/", "/opt/", "/snap/", "/nix/")
@@ -261,12 +268,20 @@ def unknown_program_facts(words: Words, listed: frozenset[str]) -> Iterator[Comm
     """What a program may do that is in no table: run a listed program that it is given, or change a path."""
     if not is_installed_path(words[0].text):
         yield MentionsPath(words[0])
-    for word in words[1:]:
-        if any(names_program(found, listed) for found in _LATER_PROGRAM.findall(_option_value(word).text)):
-            yield RiskReason.PASSED_PROGRAM
-        elif _RUNNING_OPTION.fullmatch(word.text):
+    for before, word in pairwise(words):
+        code = _CODE_OPTION.fullmatch(before.text) and _CODE_SYNTAX.search(word.text)
+        if code or _RUNNING_OPTION.fullmatch(word.text):
             yield RiskReason.OPTION_PROGRAM
+        elif _DESTROYING_WORD.fullmatch(word.text):
+            yield RiskReason.REMOVES
+        yield from passed_word_facts(_option_value(word), listed)
         yield MentionsPath(word)
+
+
+def passed_word_facts(word: Word, listed: frozenset[str]) -> Iterator[CommandFact]:
+    """What may become of a word that a program gets for an unknown purpose: a listed program in it may be run."""
+    if any(names_program(found, listed) for found in _LATER_PROGRAM.findall(word.text)):
+        yield RiskReason.PASSED_PROGRAM
 
 
 def names_program(text: str, listed: frozenset[str]) -> bool:

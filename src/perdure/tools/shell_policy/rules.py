@@ -130,6 +130,9 @@ DANGEROUS_COMMANDS: dict[str, str] = {
         curl ** -Q *; curl ** --quote *; wget ** --method=DELETE *; wget ** --method DELETE *; http DELETE *;
         https DELETE *; gh ** delete *; gh ** archive *; gh api ** -X *; gh api ** --method *;
         glab ** delete *""",
+    "it changes how a program works from now on": """
+        npm ** config set *; npm ** set *; pnpm ** config set *; yarn ** config set *; pip* ** config set *;
+        go env ** -w *; conda ** config ** --set *; composer ** config *; gh ** alias set *; gh ** config set *""",
     "it publishes something": """
         npm ** publish *; npm ** unpublish *; yarn ** publish *; pnpm ** publish *; cargo ** publish *;
         twine ** upload *; uv publish *; poetry publish *; gem push *; docker ** push *; podman ** push *""",

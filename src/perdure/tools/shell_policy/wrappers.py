@@ -34,7 +34,10 @@ from perdure.tools.shell_policy.shell_builtins import input_facts
 WRAPPERS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("builtin", "busybox", "eatmydata", "fakeroot", "nohup", "sem", "toybox", "winpty"), ("", 0)),
     **dict.fromkeys(("bundle exec", "hatch run", "pdm run", "pipenv run", "rye run"), ("", 0)),
-    **dict.fromkeys(("npm exec", "pnpm exec", "pnpm dlx", "yarn exec", "yarn dlx", "yarn run"), ("", 0)),
+    **dict.fromkeys(
+        ("npm exec", "npm x", "bun x", "bunx", "pnpm exec", "pnpm dlx", "yarn exec", "yarn dlx", "yarn run"),
+        ("", 0),
+    ),
     **dict.fromkeys(("setarch", "linux32", "linux64", "i386", "i686", "x86_64"), ("-R -v --verbose", 0)),
     **dict.fromkeys(("torsocks", "proxychains", "proxychains4", "torify"), ("-q", 0)),
     "caffeinate": ("-d -i -m -s -u -t: -w:", 0),

@@ -12,6 +12,7 @@ from perdure.core.states import AttachmentState
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, NotFound
 from perdure.runtime.gateway import Gateway
 from perdure.store.attachments import StoredAttachment
+from perdure.web.auth.login import require_reach
 from perdure.web.requests import ID_PATTERN, stream_body
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route, route
@@ -33,6 +34,7 @@ class AttachmentApi(GatewayApi):
         query=("name",),
         statuses=(201,),
         scope=Scope.CHAT,
+        own=True,
     )
     async def upload(self, request: Request) -> UploadResponse:
         """Store a file: the body of the request is its bytes."""
@@ -53,7 +55,7 @@ class AttachmentApi(GatewayApi):
             raise HttpRefusal(503, problem, texts.http.MAKE_ROOM) from error
         return UploadResponse(stored.id, stored.name, stored.size or 0, stored.media_type)
 
-    @route("GET", "/api/attachments/{id}", "gives a file back", media_type="*/*", scope=Scope.READ)
+    @route("GET", "/api/attachments/{id}", "gives a file back", media_type="*/*", scope=Scope.READ, own=True)
     async def get(self, request: Request) -> Response:
         """Send a file as a download, which a browser saves and does not show."""
         name = request.path_params["id"]
@@ -61,6 +63,7 @@ class AttachmentApi(GatewayApi):
         path = await self._gateway.loops.attachments.fetch(stored.path) if stored else None
         if stored is None or path is None:
             raise NotFound(texts.http.unknown_file(name), hint=_missing_file_hint(stored))
+        require_reach(request, await self._gateway.store.attachments.key_of(stored), "file", name)
         return FileResponse(path, headers=_DOWNLOAD_HEADERS, media_type=stored.media_type, filename=stored.name)
 
 

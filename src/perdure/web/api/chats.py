@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure.core import texts
 from perdure.core.address import Address, session_key, split_session_key
-from perdure.core.logins import Scope, message_scope
+from perdure.core.logins import Login, Scope, message_scope
 from perdure.core.messages import Inbound
 from perdure.core.queue import Fate
 from perdure.operations.inspect import waits_for
@@ -59,15 +59,18 @@ class ChatListApi(GatewayApi):
         "the chats that were used last, newest first, at most 50",
         ChatListResponse,
         scope=Scope.READ,
+        own=True,
     )
-    async def recent(self, _: Request) -> ChatListResponse:
-        prefix = session_key(self._gateway.settings.agent.name, Address("web", "dm", "x"))[:-1]
+    async def recent(self, request: Request) -> ChatListResponse:
+        login = login_of(request)
+        prefix = session_key(self._gateway.settings.agent.name, Address("web", "dm", login.chat_name("x")))[:-1]
         found = await self._gateway.store.sessions.recent_by_prefix(prefix, MAX_CHATS)
-        return ChatListResponse([await self._chat_resource(session, words) for session, words in found])
+        return ChatListResponse([await self._chat_resource(session, words, login) for session, words in found])
 
-    async def _chat_resource(self, session: Session, words: str) -> ChatResource:
-        """The chat of a session; its title is the first of these words."""
-        chat, waits = split_session_key(session.key)[1].chat, await waits_for(self._gateway.store, session.id)
+    async def _chat_resource(self, session: Session, words: str, login: Login) -> ChatResource:
+        """The chat of a session, by the name that the login knows; its title is the first of these words."""
+        chat = login.shown_chat(split_session_key(session.key)[1].chat)
+        waits = await waits_for(self._gateway.store, session.id)
         title = texts.phrases.first_words(words, MAX_TITLE_CHARACTERS) or chat
         return ChatResource(chat, title, session.id, session.state, session.updated_at, waits)
 
@@ -85,6 +88,7 @@ class ChatApi:
         body=NewMessageRequest,
         statuses=(202, 200),
         scope=Scope.CHAT,
+        own=True,
     )
     async def write(self, request: Request) -> JsonReply[StoredMessageResponse]:
         """Store a message for the agent."""
@@ -107,6 +111,7 @@ class ChatApi:
         ChangedMessageResponse,
         body=EditMessageRequest,
         scope=Scope.CHAT,
+        own=True,
     )
     async def change(self, request: Request) -> ChangedMessageResponse:
         """Change the text of a message whose turn has not begun."""
@@ -123,6 +128,7 @@ class ChatApi:
         "takes a message back that has not begun",
         ChangedMessageResponse,
         scope=Scope.CHAT,
+        own=True,
     )
     async def take_back(self, request: Request) -> ChangedMessageResponse:
         """Delete a message whose turn has not begun."""
@@ -147,6 +153,7 @@ class ChatApi:
         MessageListResponse,
         query=("after",),
         scope=Scope.READ,
+        own=True,
     )
     async def read(self, request: Request) -> MessageListResponse:
         """A page of the messages in a chat."""
@@ -162,6 +169,7 @@ class ChatApi:
         query=("after",),
         media_type=EVENT_STREAM,
         scope=Scope.READ,
+        own=True,
     )
     async def events(self, request: Request) -> Response:
         """Stream the events of a chat, from the reader's cursor on."""

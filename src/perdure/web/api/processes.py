@@ -11,13 +11,14 @@ from starlette.requests import Request
 from perdure.core import texts
 from perdure.core.logins import Scope
 from perdure.core.states import ProcessState
+from perdure.errors import NotFound
 from perdure.operations.resources import cut_page
 from perdure.runtime.gateway import Gateway
 from perdure.runtime.process_records import wait_for_output
 from perdure.store.processes import Process
 from perdure.tools import keeper
+from perdure.web.auth.login import login_of, require_reach
 from perdure.web.requests import read_after, read_offset, read_path_id
-from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas import ProcessListResponse, ProcessOutputResponse, ProcessResource
 
@@ -33,11 +34,11 @@ class ProcessApi(GatewayApi):
         ProcessListResponse,
         query=("after", "order"),
         scope=Scope.READ,
+        own=True,
     )
     async def list(self, request: Request) -> ProcessListResponse:
         after, newest = read_after(request, "process"), request.query_params.get("order") == "newest"
-        found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=newest)
-        processes, more = cut_page(found, PAGE_SIZE)
+        processes, more = await list_own_processes(self._gateway, request, after, PAGE_SIZE, newest=newest)
         return ProcessListResponse([process_resource(each) for each in processes], more)
 
     @json_route(
@@ -47,14 +48,31 @@ class ProcessApi(GatewayApi):
         ProcessOutputResponse,
         query=("offset",),
         scope=Scope.READ,
+        own=True,
     )
     async def get(self, request: Request) -> ProcessOutputResponse:
         """One process with some of its output: from `offset` on, or the end of it."""
-        name = read_path_id(request, "id", "process")
-        process = await self._gateway.store.processes.get(name)
-        if process is None:
-            raise HttpRefusal(404, texts.http.unknown_process(name), texts.http.PROCESS_IDS_HINT)
+        process = await find_own_process(self._gateway, request)
         return await read_process_output(self._gateway, process, read_offset(request))
+
+
+async def list_own_processes(
+    gateway: Gateway, request: Request, after: str, limit: int, *, newest: bool
+) -> tuple[list[Process], bool]:
+    """A page of the processes that the login may know of, and whether there are more."""
+    person = None if login_of(request).is_owner else login_of(request).person.id
+    found = await gateway.store.processes.page(after, limit + 1, newest=newest, person=person)
+    return cut_page(found, limit)
+
+
+async def find_own_process(gateway: Gateway, request: Request) -> Process:
+    """The process that the path names, if the login may know of it."""
+    name = read_path_id(request, "id", "process")
+    process = await gateway.store.processes.get(name)
+    if process is None:
+        raise NotFound(texts.http.unknown_process(name), hint=texts.http.PROCESS_IDS_HINT)
+    require_reach(request, process.key, "process", name)
+    return process
 
 
 async def read_process_output(gateway: Gateway, process: Process, offset: int | None) -> ProcessOutputResponse:

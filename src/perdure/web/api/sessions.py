@@ -29,9 +29,10 @@ from perdure.operations.resources import (
     cut_page,
 )
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
+from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import Session
 from perdure.web.api.gateway import gateway_status
-from perdure.web.auth.login import login_of
+from perdure.web.auth.login import login_of, require_reach
 from perdure.web.requests import (
     read_after,
     read_answer,
@@ -71,9 +72,10 @@ class SessionApi(GatewayApi):
         SessionListResponse,
         query=("state", "turn", "key", "order", "after"),
         scope=Scope.READ,
+        own=True,
     )
     async def list(self, request: Request) -> SessionListResponse:
-        after, which = read_after(request, "session"), read_session_filter(request.query_params)
+        after, which = read_after(request, "session"), read_session_filter(request.query_params, login_of(request))
         found = await list_sessions(self._gateway.store, after, PAGE_SIZE + 1, which)
         return SessionListResponse(*cut_page(found, PAGE_SIZE))
 
@@ -84,6 +86,7 @@ class SessionApi(GatewayApi):
         SessionResource,
         query=("after",),
         scope=Scope.READ,
+        own=True,
     )
     async def get(self, request: Request) -> SessionResource:
         store, session = self._gateway.store, await self._find_session(request)
@@ -132,7 +135,23 @@ class SessionApi(GatewayApi):
         return ResumeAllResponse(await self._gateway.operator_verbs.lift_recovery_pause())
 
     async def _find_session(self, request: Request) -> Session:
-        return await find_session(self._gateway.store, read_session_name(request))
+        return await find_own_session(self._gateway, request)
+
+
+async def find_own_session(gateway: Gateway, request: Request) -> Session:
+    """The session that the path names, if the login may know of it."""
+    name = read_session_name(request)
+    session = await find_session(gateway.store, name)
+    require_reach(request, session.key, "session", name)
+    return session
+
+
+async def read_own_turn(gateway: Gateway, request: Request) -> TurnTimelineResponse:
+    """The turn that the path names, if the login may know of it."""
+    name = read_path_id(request, "id", "turn")
+    timeline = await turn_timeline(gateway.store, name)
+    require_reach(request, timeline.key, "turn", name)
+    return timeline
 
 
 class TurnApi(GatewayApi):
@@ -142,9 +161,10 @@ class TurnApi(GatewayApi):
         "the whole life of a turn, see [below](#look-into-a-turn)",
         TurnTimelineResponse,
         scope=Scope.READ,
+        own=True,
     )
     async def get(self, request: Request) -> TurnTimelineResponse:
-        return await turn_timeline(self._gateway.store, read_path_id(request, "id", "turn"))
+        return await read_own_turn(self._gateway, request)
 
     @json_route(
         "GET",
@@ -166,6 +186,7 @@ class QuestionApi(GatewayApi):
         QuestionAnswerResponse,
         body=AnswerQuestionRequest,
         scope=Scope.CHAT,
+        own=True,
     )
     async def answer(self, request: Request) -> QuestionAnswerResponse:
         """Answer a question that a turn waits for."""
@@ -181,6 +202,7 @@ class QuestionApi(GatewayApi):
         ApprovalResponse,
         body=DecideApprovalRequest,
         scope=Scope.APPROVE,
+        own=True,
     )
     async def decide_approval(self, request: Request) -> ApprovalResponse:
         """Approve or deny a call."""

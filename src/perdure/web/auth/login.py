@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from perdure.core import texts
 from perdure.core.logins import HOME_LOGIN, Login, Scope
+from perdure.errors import NotFound
 from perdure.logs import Log
 from perdure.runtime.gateway import Gateway
 from perdure.web.auth.lookup import COOKIE_MAX_AGE_SECONDS, LoginLookup
@@ -21,7 +22,7 @@ from perdure.web.connection_limits import mark_logged_in
 from perdure.web.pages.rendering import render_page
 from perdure.web.requests import read_body
 from perdure.web.responses import HttpRefusal, accepts_html
-from perdure.web.routes import FORM, HTML, Endpoint, LoginNeed, RouteSpec, route
+from perdure.web.routes import FORM, HTML, Endpoint, RouteSpec, route
 from perdure.web.schemas import LoginForm
 
 log = Log("login")
@@ -44,22 +45,28 @@ class Authenticator:
         """One Starlette route per path, so that the response to an unknown method lists the allowed ones."""
         paths: dict[str, dict[str, Endpoint]] = {}
         for each, endpoint in specs:
-            guarded = endpoint if each.scope is None else self._require_login(endpoint, each.scope, each.login)
+            guarded = endpoint if each.scope is None else self._require_login(endpoint, each, each.scope)
             paths.setdefault(each.path, {})[each.method] = guarded
         return [Route(path, _dispatch_by_method(methods), methods=[*methods]) for path, methods in paths.items()]
 
-    def _require_login(self, endpoint: Endpoint, scope: Scope, need: LoginNeed) -> Endpoint:
-        """Wrap an endpoint: without a login, the API refuses with 401, and a page leads to the login form."""
+    def _require_login(self, endpoint: Endpoint, spec: RouteSpec, scope: Scope) -> Endpoint:
+        """Wrap an endpoint: without a login, the API refuses with 401, and a page leads to the login form.
+
+        Logins of people who are no owners are let in only where the endpoint says that it keeps to what is theirs.
+        """
 
         async def guarded(request: Request) -> Response:
             login = await self._identify(request)
-            if login is None and need == "page":
+            if login is None and spec.login == "page":
                 return _redirect("/login")
             if login is None:
                 raise HttpRefusal(401, texts.http.NEEDED, texts.http.HEADER_HINT)
             mark_logged_in(request)
             request.state.login = login
             request.state.is_logged_in = partial(self._is_logged_in, request)
+            if not (login.is_owner or spec.own):
+                refusal = texts.logins.owners_only(login.person.id, login.role)
+                raise HttpRefusal(403, refusal, texts.logins.OWN_CHATS_HINT)
             require_scope(request, scope)
             return await endpoint(request)
 
@@ -148,8 +155,9 @@ class Authenticator:
         return None if given is None else await self._logins.by_token(given)
 
     async def _is_logged_in(self, request: Request) -> bool:
-        """Whether the login of a request still counts, for a response that takes long."""
-        return await self._find_login(request) is not None
+        """Whether the login of a request still counts, in the same role, for a response that takes long."""
+        found = await self._find_login(request)
+        return found is not None and found.role == login_of(request).role
 
     def _check_throttle(self, request: Request) -> None:
         """Refuse a client that has sent too many wrong tokens; only a wrong token gets here."""
@@ -174,6 +182,12 @@ def login_of(request: Request) -> Login:
     """The login that made the request; every endpoint with a scope has one."""
     login: Login = request.state.login
     return login
+
+
+def require_reach(request: Request, key: str | None, noun: str, name: str) -> None:
+    """Refuse what the login may not know of as if there were no such thing; without a key, it is nobody's yet."""
+    if not (login_of(request).is_owner if key is None else login_of(request).may_reach(key)):
+        raise NotFound(texts.http.unknown_id(noun, name), hint=texts.logins.OWN_CHATS_HINT)
 
 
 def require_scope(request: Request, scope: Scope) -> None:

@@ -16,12 +16,10 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from perdure.core.logins import HOME_LOGIN, Login, LoginKind, home_token_scopes
-from perdure.core.messages import Sender
 from perdure.core.roles import TOKEN_HOLDER
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway
 from perdure.runtime.instance import load_instance
-from perdure.store.database import Tx
 from perdure.store.logins import chosen_token_digest, home_token_digest, token_digest
 from perdure.web.auth.token import tokens_match
 
@@ -66,7 +64,7 @@ async def record_home_token(gateway: Gateway, token: str) -> str:
 def home_login(gateway: Gateway) -> Login:
     """The login by the token of this gateway's home."""
     scopes = home_token_scopes(sandbox_in_force=gateway.sandbox.is_on)
-    return Login("", HOME_LOGIN, TOKEN_HOLDER, scopes)
+    return Login("", HOME_LOGIN, TOKEN_HOLDER, scopes, "owner")
 
 
 class LoginLookup:
@@ -119,16 +117,14 @@ class LoginLookup:
                 ended.append(name)
         return ended
 
-    def _is_owner(self, tx: Tx, person: Sender) -> bool:
-        return self._gateway.loops.access.authorisation.is_owner(tx, "web", person)
-
     async def _find(self, digest: str | None, kind: LoginKind) -> Login | None:
         if digest is None:
             return None
         store = self._gateway.store
-        found = await store.logins.find(digest, kind, self._is_owner)
-        if found is None:
+        known = await store.logins.find(digest, kind, self._gateway.loops.access.authorisation.web_role)
+        if known is None:
             return None
+        found, role = known
         with suppress(Unavailable):  # the next request writes it
             await store.logins.record_use(found, self._gateway.operator_verbs.clock())
-        return found.login
+        return found.as_login(role)

@@ -46,7 +46,7 @@ def _origin_matches_host(request: Request) -> bool:
 class HostNames:
     """The host names under which browsers may reach the gateway."""
 
-    def __init__(self, names: Iterable[str] = (), *, loopback: bool = True) -> None:
+    def __init__(self, names: Iterable[str], *, loopback: bool) -> None:
         """Every name is allowed if none is configured and other machines may connect."""
         self._names = {name.lower() for name in names}
         self._strict = loopback or bool(self._names)

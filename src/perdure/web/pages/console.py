@@ -18,16 +18,21 @@ from perdure.errors import NotFound, Unavailable
 from perdure.operations.inspect import (
     effective_settings,
     explain_session,
-    find_session,
     list_deliveries,
     list_sessions,
     session_resource,
 )
 from perdure.operations.resources import SettingResource, cut_page
-from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
+from perdure.operations.timeline import list_decisions, list_turns
 from perdure.web.api.overview import pending_question, read_overview
 from perdure.web.api.people import people_verbs
-from perdure.web.api.processes import process_resource, read_process_output
+from perdure.web.api.processes import (
+    find_own_process,
+    list_own_processes,
+    process_resource,
+    read_process_output,
+)
+from perdure.web.api.sessions import find_own_session, read_own_turn
 from perdure.web.auth.login import login_of
 from perdure.web.pages import actions
 from perdure.web.pages.rendering import render_page
@@ -36,10 +41,8 @@ from perdure.web.requests import (
     read_after,
     read_decisions_after,
     read_delivery_states,
-    read_path_id,
     read_people_after,
     read_session_filter,
-    read_session_name,
 )
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, route
@@ -59,7 +62,14 @@ def errors_as_page(endpoint: PageEndpoint) -> PageEndpoint:
             return await endpoint(self, request)
         except (NotFound, HttpRefusal, Unavailable) as error:
             status = 503 if isinstance(error, Unavailable) else getattr(error, "status", 404)
-            values = {"area": "console", "tab": "", "json_url": None, "counts": None, "error": error}
+            values: dict[str, Any] = {
+                "area": "console",
+                "tab": "",
+                "json_url": None,
+                "counts": None,
+                "error": error,
+            }
+            values["for_owner"] = login_of(request).is_owner
             return render_page("console/error.html", status, heading=texts.console.ERROR_TITLES[status], **values)
 
     return guarded
@@ -78,7 +88,7 @@ class ConsolePages(GatewayApi):
     @errors_as_page
     async def overview(self, request: Request) -> Response:
         found = await read_overview(self._gateway, login_of(request))
-        return await self._render("overview", "/api/overview", **structs.asdict(found))
+        return await self._render(request, "overview", "/api/overview", **structs.asdict(found))
 
     @route(
         "GET",
@@ -87,15 +97,18 @@ class ConsolePages(GatewayApi):
         login="page",
         query=("state", "turn", "key", "after"),
         scope=Scope.READ,
+        own=True,
     )
     @errors_as_page
     async def sessions(self, request: Request) -> Response:
-        chosen = read_session_filter(dict(request.query_params) | {"order": "newest"})
+        chosen = read_session_filter(dict(request.query_params) | {"order": "newest"}, login_of(request))
         found = await list_sessions(self._gateway.store, read_after(request, "session"), PAGE_SIZE + 1, chosen)
         sessions, more = cut_page(found, PAGE_SIZE)
         older = _next_page_url(request, sessions[-1].id) if more else None
         values = {"sessions": sessions, "chosen": chosen, "older_url": older}
-        return await self._render("sessions", _json_url("/api/sessions", request, order="newest"), **values)
+        return await self._render(
+            request, "sessions", _json_url("/api/sessions", request, order="newest"), **values
+        )
 
     @route(
         "GET",
@@ -104,11 +117,12 @@ class ConsolePages(GatewayApi):
         login="page",
         query=("after",),
         scope=Scope.READ,
+        own=True,
     )
     @errors_as_page
     async def session(self, request: Request) -> Response:
         store = self._gateway.store
-        session = await find_session(store, read_session_name(request))
+        session = await find_own_session(self._gateway, request)
         turns, more = await list_turns(store, session.id, read_after(request, "turn"), PAGE_SIZE)
         older = _next_page_url(request, turns[-1].id) if more else None
         possible = actions.session_actions(session, await store.turns.current(session.key))
@@ -119,14 +133,20 @@ class ConsolePages(GatewayApi):
             "turns": turns,
             "older_url": older,
         }
-        return await self._render("session", _json_url(f"/api/sessions/{session.id}", request), **values)
+        return await self._render(request, "session", _json_url(f"/api/sessions/{session.id}", request), **values)
 
-    @route("GET", "/console/turns/{id}", "the life of a turn, drawn to scale", login="page", scope=Scope.READ)
+    @route(
+        "GET",
+        "/console/turns/{id}",
+        "the life of a turn, drawn to scale",
+        login="page",
+        scope=Scope.READ,
+        own=True,
+    )
     @errors_as_page
     async def turn(self, request: Request) -> Response:
-        name = read_path_id(request, "id", "turn")
-        timeline = await turn_timeline(self._gateway.store, name)
-        turn = await self._gateway.store.turns.get(name)
+        timeline = await read_own_turn(self._gateway, request)
+        turn = await self._gateway.store.turns.get(timeline.id)
         possible = actions.turn_actions(turn, await pending_question(self._gateway, turn)) if turn else []
         values = {
             "turn": timeline,
@@ -135,7 +155,7 @@ class ConsolePages(GatewayApi):
             "actions": actions.allowed_actions(possible, login_of(request)),
             "note": actions.approval_note(possible, login_of(request)),
         }
-        return await self._render("turn", f"/api/turns/{name}", **values)
+        return await self._render(request, "turn", f"/api/turns/{timeline.id}", **values)
 
     @route(
         "GET",
@@ -150,7 +170,7 @@ class ConsolePages(GatewayApi):
         found = await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
         older = _next_page_url(request, found.next) if found.next else None
         json_url = _json_url("/api/decisions", request)
-        return await self._render("decisions", json_url, decisions=found.decisions, older_url=older)
+        return await self._render(request, "decisions", json_url, decisions=found.decisions, older_url=older)
 
     @route(
         "GET",
@@ -173,7 +193,7 @@ class ConsolePages(GatewayApi):
             "chosen_states": ",".join(states),
             "older_url": older,
         }
-        return await self._render("outbox", _json_url("/api/outbox", request), **values)
+        return await self._render(request, "outbox", _json_url("/api/outbox", request), **values)
 
     @route(
         "GET",
@@ -182,16 +202,16 @@ class ConsolePages(GatewayApi):
         login="page",
         query=("after",),
         scope=Scope.READ,
+        own=True,
     )
     @errors_as_page
     async def processes(self, request: Request) -> Response:
         after = read_after(request, "process")
-        found = await self._gateway.store.processes.page(after, PAGE_SIZE + 1, newest=True)
-        processes, more = cut_page(found, PAGE_SIZE)
+        processes, more = await list_own_processes(self._gateway, request, after, PAGE_SIZE, newest=True)
         older = _next_page_url(request, processes[-1].id) if more else None
         shown = [process_resource(process) for process in processes]
         json_url = _json_url("/api/processes", request, order="newest")
-        return await self._render("processes", json_url, processes=shown, older_url=older)
+        return await self._render(request, "processes", json_url, processes=shown, older_url=older)
 
     @route(
         "GET",
@@ -199,15 +219,13 @@ class ConsolePages(GatewayApi):
         "one process, with its output as it comes",
         login="page",
         scope=Scope.READ,
+        own=True,
     )
     @errors_as_page
     async def process(self, request: Request) -> Response:
-        name = read_path_id(request, "id", "process")
-        process = await self._gateway.store.processes.get(name)
-        if process is None:
-            raise NotFound(texts.http.unknown_process(name), hint=texts.http.PROCESS_LIST_HINT)
+        process = await find_own_process(self._gateway, request)
         found = await read_process_output(self._gateway, process, None)
-        return await self._render("process", f"/api/processes/{name}", process=found)
+        return await self._render(request, "process", f"/api/processes/{process.id}", process=found)
 
     @route(
         "GET",
@@ -229,7 +247,7 @@ class ConsolePages(GatewayApi):
             "further_url": _next_page_url(request, found.people[-1].place) if found.more else None,
             "pair_actions": actions.allowed_actions([actions.make_action("pair", "/api/people/pair")], login),
         }
-        return await self._render("people", _json_url("/api/people", request), **values)
+        return await self._render(request, "people", _json_url("/api/people", request), **values)
 
     @route(
         "GET",
@@ -239,7 +257,7 @@ class ConsolePages(GatewayApi):
         scope=Scope.READ,
     )
     @errors_as_page
-    async def config(self, _: Request) -> Response:
+    async def config(self, request: Request) -> Response:
         settings = self._gateway.settings
         sections: dict[str, list[SettingResource]] = {}
         found = effective_settings(settings)
@@ -247,11 +265,12 @@ class ConsolePages(GatewayApi):
             sections.setdefault(each.key.rpartition(".")[0], []).append(each)
         changed = [each for each in found if each.changed]
         values = {"sections": sections, "changed": changed, "home": str(settings.home)}
-        return await self._render("config", "/api/config", **values)
+        return await self._render(request, "config", "/api/config", **values)
 
-    async def _render(self, name: str, json_url: str, **values: Any) -> Response:
+    async def _render(self, request: Request, name: str, json_url: str, **values: Any) -> Response:
         """Render a page with the values that every page has: the counts, and the address of its JSON."""
         given: dict[str, Any] = {
+            "for_owner": login_of(request).is_owner,
             "area": "console",
             "tab": TAB_OF_PAGE.get(name, name),
             "json_url": json_url,

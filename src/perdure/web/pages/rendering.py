@@ -195,11 +195,11 @@ class ChatPage:
         self._demo = demo
         self._supervised = supervised  # whether a supervisor restarts the gateway when its process dies
 
-    @route("GET", "/", "the chat page, with a new chat", login="page", scope=Scope.READ)
+    @route("GET", "/", "the chat page, with a new chat", login="page", scope=Scope.READ, own=True)
     async def new(self, request: Request) -> Response:
         return self._render(request)
 
-    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page", scope=Scope.READ)
+    @route("GET", "/chats/{chat:path}", "the chat page, with that chat", login="page", scope=Scope.READ, own=True)
     async def existing(self, request: Request) -> Response:
         """The page's script reads the name of the chat from the URL."""
         return self._render(request)
@@ -208,6 +208,7 @@ class ChatPage:
         scopes: frozenset[Scope] = request.state.login.scopes
         return render_page(
             "chat.html",
+            for_owner=request.state.login.is_owner,
             demo=self._demo and scopes >= {Scope.CHAT, Scope.OPERATE},
             scopes=encode_scopes(scopes),
             supervised=self._supervised,
