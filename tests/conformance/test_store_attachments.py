@@ -214,7 +214,7 @@ async def test_b180_files_go_with_their_session_into_another_chat(gateway: Store
     await gateway.finishes_turn(claim.turn)
     request = Inbound(chat_address("c2"), "2", Sender("ada"), f"/resume {claim.turn.session}")
     moved = await gateway.store.database.write(
-        resume(key_of("c2"), gateway.run, request, session=claim.turn.session), key=key_of("c2"), at=gateway.now()
+        resume(key_of("c2"), request, session=claim.turn.session), key=key_of("c2"), at=gateway.now()
     )
     assert moved.outcome == "session"
     there = await gateway.store.attachments.of_conversation(key_of("c2"))

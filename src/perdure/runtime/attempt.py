@@ -103,6 +103,10 @@ class Attempt:
         return self._row.key
 
     @property
+    def epoch(self) -> int:
+        return self._row.epoch
+
+    @property
     def history(self) -> Sequence[TurnView]:
         return self.journal.history
 

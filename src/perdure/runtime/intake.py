@@ -69,12 +69,12 @@ class MessageRouter:
         if stored.ended is not None:
             self._runner.stop_attempt(stored.ended)
         if is_command:
-            self._wakeups.wake_commands()
+            self._wakeups.wake_commands(stored.key)
             return
         self._slots.prioritise(stored.key)
         self._wakeups.wake_runner(stored.key)
         if inbound.attachments:
-            self._wakeups.wake_attachments()
+            self._wakeups.wake_attachments(stored.key)
         if stored.quiet:
             self._wakeups.wake_runner_after_quiet(stored.key)
         self._notify_while_stopping(stored, inbound)

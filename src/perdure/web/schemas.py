@@ -275,11 +275,15 @@ class SessionListResponse(Struct, frozen=True):
 
 
 class SessionVerbResponse(Struct, frozen=True):
-    """The result of an operator's verb on a session; only `erase` lists what it `erased`."""
+    """The result of an operator's verb on a session; only `erase` lists what it `erased`.
+
+    `asked`: it is on record, and the gateway on which the turn ran has not said yet that it has stopped.
+    """
 
     session: str
     verb: str
     done: bool
+    asked: bool = False
     erased: list[ErasedSession] | UnsetType = UNSET
 
 

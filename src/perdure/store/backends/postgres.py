@@ -29,7 +29,7 @@ from perdure.errors import StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.backends.jobs import Job, ReaderPool
 from perdure.store.backends.postgres_connect import AWAY_ERRORS, away_sentence, connect, start_error
-from perdure.store.backends.postgres_heartbeat import HeartbeatConnection
+from perdure.store.backends.postgres_side_connection import HEARTBEAT_SETTINGS, SideConnection
 from perdure.store.backends.postgres_writer import WriterThread
 from perdure.store.database import HEARTBEAT, Row, Transaction, Tx
 from perdure.store.ids import Clock, Ids, wall_clock
@@ -219,7 +219,7 @@ class PostgresDatabase:
         name = Ids().new("writer")  # by the real clock, so that the name is unique
         self._connections = [PostgresConnection(url, f"{name}.{n}", self.ids) for n in range(WRITER_COUNT)]
         self._writers = [WriterThread(f"perdure-writer-{n}", link) for n, link in enumerate(self._connections)]
-        self._heartbeat = HeartbeatConnection(url, self._make_tx)
+        self._heartbeat = SideConnection(url, self._make_tx, "heartbeat", HEARTBEAT_SETTINGS)
         self._readers = ReaderPool(READER_COUNT)
         self._local = threading.local()
         self._read_connections: list[psycopg.Connection[Row]] = []

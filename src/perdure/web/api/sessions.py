@@ -13,6 +13,7 @@ from perdure.errors import StillRuns
 from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
 from perdure.operations.resources import DecisionListResponse, SessionResource, TurnTimelineResponse, cut_page
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
+from perdure.runtime.operator_verbs import VerbOutcome
 from perdure.store.sessions import Session
 from perdure.web.api.gateway import gateway_status
 from perdure.web.requests import (
@@ -72,7 +73,7 @@ class SessionApi(GatewayApi):
     async def act(self, request: Request) -> SessionVerbResponse:
         """Apply `resume`, `drop`, `stop`, `suspend` or `erase` to a session."""
         operators = self._gateway.operator_verbs
-        verbs: dict[str, Callable[[Session], Awaitable[bool]]] = {
+        verbs: dict[str, Callable[[Session], Awaitable[VerbOutcome]]] = {
             "resume": operators.resume,
             "drop": operators.drop,
             "stop": operators.stop,
@@ -84,7 +85,9 @@ class SessionApi(GatewayApi):
         if verb not in verbs:
             raise HttpRefusal(404, texts.http.unknown_verb(verb), texts.http.verbs([*verbs, "erase"]))
         session = await self._find_session(request)
-        return SessionVerbResponse(session.id, verb, await verbs[verb](session))
+        outcome = await verbs[verb](session)
+        done, asked = outcome is VerbOutcome.DONE, outcome is VerbOutcome.ASKED
+        return SessionVerbResponse(session.id, verb, done, asked)
 
     async def _erase_session(self, request: Request) -> SessionVerbResponse:
         """Erase the session of that id, or every session that the key ever had."""
@@ -93,7 +96,7 @@ class SessionApi(GatewayApi):
             erased = await self._gateway.operator_verbs.erase(name)
         except StillRuns as error:
             raise HttpRefusal(409, error.message, error.hint or "") from error
-        return SessionVerbResponse(name, "erase", bool(erased), erased)
+        return SessionVerbResponse(name, "erase", bool(erased), erased=erased)
 
     @json_route(
         "POST", "/api/resume", "lets go on what a crash loop has paused", ResumeAllResponse, scope=Scope.OPERATE

@@ -1,4 +1,4 @@
-"""The connection of the heartbeat, with a thread of its own: it queues behind no write of a session."""
+"""A connection for one purpose, with a thread of its own: it queues behind no write of a session."""
 
 from __future__ import annotations
 
@@ -15,16 +15,27 @@ from perdure.store.database import Row, Transaction, Tx
 
 T = TypeVar("T")
 
-_HEARTBEAT_SETTINGS = "SET statement_timeout = '4s'"  # less than the 5 seconds between two heartbeats
+HEARTBEAT_SETTINGS = "SET statement_timeout = '4s'"  # less than the 5 seconds between two heartbeats
 
 
-class HeartbeatConnection:
+class SideConnection:
     """Runs one transaction after the other, each once. A failure means: not done, or nobody knows."""
 
-    def __init__(self, url: str, make_tx: Callable[[psycopg.Connection[Row], int], Tx]) -> None:
+    def __init__(
+        self,
+        url: str,
+        make_tx: Callable[[psycopg.Connection[Row], int], Tx],
+        name: str,
+        settings: str,
+        *,
+        autocommit: bool = False,
+    ) -> None:
+        """With `autocommit`, each statement of a transaction function is committed by itself."""
         self._url = url
         self._make_tx = make_tx
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-heartbeat")
+        self._settings = settings
+        self._autocommit = autocommit
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"perdure-{name}")
         self._connection: psycopg.Connection[Row] | None = None
         self._closed = False
 
@@ -44,7 +55,9 @@ class HeartbeatConnection:
 
     def _run_transaction(self, transaction: Transaction[T], time: int) -> T:
         if self._connection is None:
-            self._connection = connect(self._url, _HEARTBEAT_SETTINGS)
+            self._connection = connect(self._url, self._settings)
+        if self._autocommit:
+            return transaction(self._make_tx(self._connection, time))
         self._connection.execute("BEGIN")
         result = transaction(self._make_tx(self._connection, time))
         self._connection.execute("COMMIT")
