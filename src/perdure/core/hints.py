@@ -6,13 +6,13 @@ notices, which are not in the database, are in the hint itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
 
 MAX_HINT_BYTES = 7_900  # PostgreSQL takes less than 8,000
-MAX_KEYS_PER_HINT = 40
+MAX_KEYS_BYTES = 7_000  # of the keys in one hint
 PIECE_CHARACTERS = 1_200  # of a preview: a character takes up to six bytes
 MAX_PREVIEW_CHARACTERS = 60_000  # what comes behind them is seen in the answer
 
@@ -90,10 +90,19 @@ def decode_hint(payload: str) -> AnyHint | None:
         return None
 
 
-def batches(keys: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def batches(keys: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """Cut keys into groups that fit into one hint each."""
-    for start in range(0, len(keys), MAX_KEYS_PER_HINT):
-        yield tuple(keys[start : start + MAX_KEYS_PER_HINT])
+    group: list[str] = []
+    size = 0
+    for key in keys:
+        length = len(key.encode()) + 3  # with the quotes and the comma
+        if group and size + length > MAX_KEYS_BYTES:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(key)
+        size += length
+    if group:
+        yield tuple(group)
 
 
 def preview_pieces(key: str, turn: str, sent: str, text: str) -> Iterator[PreviewHint]:

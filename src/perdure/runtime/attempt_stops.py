@@ -37,7 +37,7 @@ class AttemptStops:
     async def stop(self, turn: str, run: str | None) -> bool:
         """Stop the attempt at an ended turn that runs at a run, or nowhere.
 
-        True: neither the attempt nor one of its commands runs any more. False: nobody has said so in time.
+        True: neither the attempt nor one of its commands runs any more. False: that is not known in time.
         """
         try:
             async with asyncio.timeout(STOP_SECONDS):
@@ -49,11 +49,12 @@ class AttemptStops:
             return False
 
     async def stop_here(self, turn: str) -> bool:
-        """Stop the attempt at a turn, if one runs here, and its commands. False: a command still runs."""
-        over = self._runner.ends.expect(turn)
+        """Stop the attempt at a turn, if one runs here, and its commands. False: something of them still runs."""
+        over, running = self._runner.ends.expect(turn), self._runner.running.get(turn)
         self._runner.stop_attempt(turn)
         await over.wait()
-        return await self._cleanup.stop_commands(turn)
+        abandoned = running is not None and not running.task.done()
+        return await self._cleanup.stop_commands(turn) and not abandoned
 
     async def _stop_elsewhere(self, relay: WakeupRelay, turn: str, run: str) -> bool:
         over = self._ends_elsewhere.expect(turn)

@@ -28,7 +28,7 @@ class VerbOutcome(StrEnum):
 
     NOTHING = ""
     DONE = "done"
-    ASKED = "asked"  # it is on record, and the gateway on which the turn ran has not said yet that it stopped
+    ASKED = "asked"  # it is on record, and the attempt at the turn is not known to have ended yet
 
 
 class OperatorVerbs:

@@ -244,7 +244,7 @@ class TurnRunner:
             if self._gate.was_stopped(claim.turn.id):
                 continue
             await self._run_attempt(claim, session)
-            # Nobody tells us of messages that another gateway has stored.
+            # A wake-up for messages that another gateway has stored may be lost.
             if not (claim.more_waiting or session.woken or not self._store.database.exclusive):
                 return
 

@@ -73,7 +73,7 @@ class Loops:
         self.uploads = Uploads(store, self.attachments, clock, settings.max_file_bytes)
         self.access = Access(settings, store)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
-        self.notices = TransientNotices(run.connections.connected, silent)
+        self.notices = TransientNotices(run.connections.connected, silent, run.wakeups.relay)
         self.slots = RecoverySlots(
             settings.recovery.concurrency,
             one_at_a_time=resumes_one_at_a_time(started.unclean_in_a_row),

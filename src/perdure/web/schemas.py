@@ -277,13 +277,13 @@ class SessionListResponse(Struct, frozen=True):
 class SessionVerbResponse(Struct, frozen=True):
     """The result of an operator's verb on a session; only `erase` lists what it `erased`.
 
-    `asked`: it is on record, and the gateway on which the turn ran has not said yet that it has stopped.
+    `asked`, if it is there: the verb is on record, and the attempt at the turn is not known to have ended yet.
     """
 
     session: str
     verb: str
     done: bool
-    asked: bool = False
+    asked: bool | UnsetType = UNSET
     erased: list[ErasedSession] | UnsetType = UNSET
 
 

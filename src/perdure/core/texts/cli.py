@@ -23,10 +23,7 @@ VERB_OUTCOMES = {
     "drop": ("Given up.", "There is nothing interrupted to give up."),
     "suspend": ("Suspended.", "It was suspended or closed before."),
 }
-VERB_ASKED = (
-    "Asked for: it is on record, but the gateway on which the turn ran has not said yet that it has stopped. What "
-    "runs there records and sends nothing more."
-)
+VERB_ASKED = "Asked for: it is on record, but what runs is not known to have ended yet. It can record and send nothing more."
 
 
 def configuration_fine(home: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from msgspec import structs
+from msgspec import UNSET, structs
 from starlette.requests import Request
 
 from perdure.core import texts
@@ -86,8 +86,8 @@ class SessionApi(GatewayApi):
             raise HttpRefusal(404, texts.http.unknown_verb(verb), texts.http.verbs([*verbs, "erase"]))
         session = await self._find_session(request)
         outcome = await verbs[verb](session)
-        done, asked = outcome is VerbOutcome.DONE, outcome is VerbOutcome.ASKED
-        return SessionVerbResponse(session.id, verb, done, asked)
+        asked = True if outcome is VerbOutcome.ASKED else UNSET
+        return SessionVerbResponse(session.id, verb, outcome is VerbOutcome.DONE, asked)
 
     async def _erase_session(self, request: Request) -> SessionVerbResponse:
         """Erase the session of that id, or every session that the key ever had."""

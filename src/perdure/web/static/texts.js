@@ -166,7 +166,7 @@ export const sidebar = {
 export const consolePage = {
   done: "Done.",
   nothing: "There was nothing to do.",
-  asked: "Asked for. It is on record; the gateway on which the turn ran has not said yet that it has stopped.",
+  asked: "Asked for. It is on record; what runs is not known to have ended yet.",
   late: "It was too late: the call did not run.",
   verdict: (/** @type {string} */ verdict) => `The call is ${verdict}.`,
   unavailable: "The gateway does not answer now. Once it is back, this page shows whether that was done.",
