@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.conditions import (
     DEAD_RUNS,
     SESSION_IS_CURRENT,
