@@ -79,6 +79,7 @@ bench: $(READY)   ## measure, and write the pages in docs/benchmarks
 	bench/.venv/bin/python -m bench.telegram
 	bench/.venv/bin/python -m bench.processes
 	bench/.venv/bin/python -m bench.web
+	bench/.venv/bin/python -m bench.gateways
 
 lock: $(READY)    ## make the lock files anew from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

@@ -1,4 +1,4 @@
-"""Measures the store, recovery, turns, Telegram and processes, beside limits and peers: `make bench`."""
+"""Measures the store, recovery, turns, Telegram, processes and gateways, beside limits and peers: `make bench`."""
 
 import sys
 from pathlib import Path

@@ -222,7 +222,7 @@ async def test_b180_files_go_with_their_session_into_another_chat(gateway: Store
     await gateway.finishes_turn(claim.turn)
     request = Inbound(chat_address("c2"), "2", Sender("ada"), f"/resume {claim.turn.session}")
     moved = await gateway.store.database.write(
-        resume(key_of("c2"), gateway.run, request, session=claim.turn.session, may_take=lambda _, __: True),
+        resume(key_of("c2"), request, session=claim.turn.session, may_take=lambda _, __: True),
         key=key_of("c2"),
         at=gateway.now(),
     )

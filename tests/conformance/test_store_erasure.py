@@ -159,7 +159,7 @@ async def test_session_that_is_brought_back_in_the_middle_goes_all_the_same(gate
     turn = await gateway.begins_turn("work")
     await gateway.store.erasure.begin(turn.session, gateway.now())
     wish = message("", id="wish")
-    verb = session_verbs.resume(key_of(), gateway.run, wish, session=turn.session, may_take=lambda _, __: True)
+    verb = session_verbs.resume(key_of(), wish, session=turn.session, may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     again = await gateway.begins_turn("more")
     assert again.session == turn.session

@@ -183,9 +183,7 @@ async def test_b105_session_that_is_resumed_has_the_right_of_who_was_suspended(g
     store = gateway.store.chat_commands
     await store.execute_verb(KEY, session_verbs.suspend(KEY), at=gateway.now())
     wish = msgspec.structs.replace(message(""), sender=Sender("ada"))
-    await store.execute_verb(
-        KEY, session_verbs.resume(KEY, gateway.run, wish, may_take=lambda _, __: True), at=gateway.now()
-    )
+    await store.execute_verb(KEY, session_verbs.resume(KEY, wish, may_take=lambda _, __: True), at=gateway.now())
     claim = await claimed(gateway)
     assert claim.turn.id != turn.id
     assert await rights(gateway, claim.turn) == ToolRights("guest", ("clarify",), "gus")
@@ -207,7 +205,7 @@ async def test_b105_session_of_another_platform_has_the_right_of_its_person_ther
     assert claim is not None
     await store.execute_verb(there, session_verbs.suspend(there), at=gateway.now())
     wish = msgspec.structs.replace(message(""), sender=Sender("ada"))
-    resume = session_verbs.resume(KEY, gateway.run, wish, session=claim.turn.session, may_take=lambda _, __: True)
+    resume = session_verbs.resume(KEY, wish, session=claim.turn.session, may_take=lambda _, __: True)
     assert (await store.execute_verb(KEY, resume, at=gateway.now())).outcome == "session"
     again = (await claimed(gateway)).turn
     assert again.key == KEY

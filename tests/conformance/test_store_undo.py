@@ -216,7 +216,7 @@ async def test_mark_of_a_turn_that_was_taken_back_counts_no_more(gateway: StoreG
     await gateway.reopen()
     await gateway.interrupts_turn(turn)
     row = await gateway.turn_row(turn)
-    verb = session_verbs.resume(key_of(), gateway.run, message(""), may_take=lambda _, __: True)
+    verb = session_verbs.resume(key_of(), message(""), may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     claim = await gateway.claims()
     assert claim is not None
@@ -245,7 +245,7 @@ async def test_session_that_was_set_aside_does_not_go_on_with_what_was_taken_bac
     suspended = session_verbs.suspend(key_of())
     await gateway.store.chat_commands.execute_verb(key_of(), suspended, at=gateway.now())
     assert await undoes(gateway, await commands(gateway, "/undo")) == UndoResult("done", "work")
-    verb = session_verbs.resume(key_of(), gateway.run, message("", id="w"), may_take=lambda _, __: True)
+    verb = session_verbs.resume(key_of(), message("", id="w"), may_take=lambda _, __: True)
     assert (await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())).outcome == "session"
     assert await gateway.claims() is None
 
@@ -255,7 +255,7 @@ async def test_only_the_current_session_goes_back_after_a_fresh_one_was_begun(ga
     await gateway.store.chat_commands.execute_verb(key_of(), session_verbs.renew(key_of()), at=gateway.now())
     assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("nothing")
     wish = message("", id="wish")
-    back = session_verbs.resume(key_of(), gateway.run, wish, session=old.session, may_take=lambda _, __: True)
+    back = session_verbs.resume(key_of(), wish, session=old.session, may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), back, at=gateway.now())
     assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("done", "old")
 
@@ -297,7 +297,7 @@ async def test_all_that_joined_the_turn_is_asked_again_as_one_message(gateway: S
     await gateway.reopen()
     await gateway.interrupts_turn(turn)
     await gateway.receives("two")
-    verb = session_verbs.resume(key_of(), gateway.run, message(""), may_take=lambda _, __: True)
+    verb = session_verbs.resume(key_of(), message(""), may_take=lambda _, __: True)
     await gateway.store.chat_commands.execute_verb(key_of(), verb, at=gateway.now())
     claim = await gateway.claims()
     assert claim is not None

@@ -197,9 +197,15 @@ async def test_b8_suspended_session_is_not_marked_though_its_agent_still_runs(tm
         platform.write("work")
         await agent.wait_until_started("work")
         session = await current(gateway.store, platform)
-        assert await gateway.operator_verbs.suspend(session)
+        suspending = asyncio.create_task(gateway.operator_verbs.suspend(session))
+
+        async def suspended() -> bool:
+            return (await current(gateway.store, platform)).state is SessionState.SUSPENDED
+
+        await eventually("it is suspended", suspended)
         assert len(gateway.loops.runner.running) == 1, "its agent is still at work"
         gateway.stop()
+        assert await suspending
         await wait_until_stopped(gateway)
     async with read_only_store(tmp_path) as store:
         session = await current(store, platform)

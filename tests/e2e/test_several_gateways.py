@@ -1,6 +1,7 @@
 """Several gateways on one PostgreSQL: a stall of the database kills none of them, and a dead one is replaced.
 
-Drives `runtime/heartbeat`, `runtime/run_observer`, `runtime/instance` and `store/backends/postgres_separate`.
+Drives `runtime/heartbeat`, `runtime/run_observer`, `runtime/instance` and
+`store/backends/postgres_side_connection`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from perdure.settings import PlatformSettings
 DEFAULTS = {
     "store.url": "sqlite:///<home>/perdure.db",
     "store.lease": "30s",
+    "store.poll": "5s",
     "web.host": "127.0.0.1",
     "web.port": "8420",
     "web.names": "[]",

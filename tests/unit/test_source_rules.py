@@ -101,8 +101,8 @@ def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
     [
         pytest.param(("send", "edit"), {"delivery", "turn_display", "inactivity_watch"}, id="messages"),
         pytest.param(("find_sent",), {"delivery"}, id="looking back"),
-        pytest.param(("glimpse",), {"turn_display"}, id="what is of the moment"),
-        pytest.param(("notice",), {"drain", "inactivity_watch"}, id="what nobody owes"),
+        pytest.param(("glimpse",), {"turn_display", "wakeup_relay"}, id="what is of the moment"),
+        pytest.param(("notice",), {"drain", "inactivity_watch", "wakeup_relay"}, id="what nobody owes"),
     ],
 )
 def test_platforms_are_spoken_to_from_few_rooms(verbs: tuple[str, ...], rooms: set[str]) -> None:

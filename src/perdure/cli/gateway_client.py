@@ -41,9 +41,10 @@ def call(settings: Settings, method: str, path: str, body: object = None) -> dic
     return found
 
 
-def run_session_verb(settings: Settings, session: str, verb: str) -> bool:
-    """Let the gateway carry out a verb on a session; False if there was nothing to do."""
-    return bool(call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/{verb}")["done"])
+def run_session_verb(settings: Settings, session: str, verb: str) -> tuple[bool, bool]:
+    """Let the gateway carry out a verb on a session; return whether it is done, and whether it was asked for."""
+    answer = call(settings, "POST", f"/api/sessions/{quote(session, safe='')}/{verb}")
+    return bool(answer["done"]), bool(answer.get("asked"))
 
 
 def not_running(settings: Settings) -> GatewayNotRunning:

@@ -104,8 +104,9 @@ def _run_verb(verb: str, session: str) -> None:
     """Let the running gateway carry out a verb on a session, and print what came of it."""
     from perdure.cli import gateway_client
 
-    done = gateway_client.run_session_verb(load_settings(), session, verb)
-    print_outcome(done, *texts.cli.VERB_OUTCOMES[verb])
+    done, asked = gateway_client.run_session_verb(load_settings(), session, verb)
+    if_done, if_nothing = texts.cli.VERB_OUTCOMES[verb]
+    print_outcome(done, if_done, texts.cli.VERB_ASKED if asked else if_nothing)
 
 
 @app.command()

@@ -124,11 +124,11 @@ class AttachmentFetcher:
             awaited = await self._store.attachments.pending(self._run.id)
         except Unavailable as error:
             log.warning("attachments_not_read", error=error.message)
-            return POLL_SECONDS
+            return self._run.wakeups.poll_seconds
         names = {each.file.id for each in awaited}
         self._due_times.forget_all_but(names)
         self._backoff.forget_all_but(names)
-        wait = POLL_SECONDS
+        wait = self._run.wakeups.poll_seconds
         for key, files in groupby(awaited, lambda each: each.key):
             left = [(self._remaining_ms(file), file) for file in files]
             due = [file for pause, file in left if not pause]

@@ -93,7 +93,7 @@ class Attempt:
         self.display = TurnDisplay(run, claim.turn)
         self.began = self.journal.active_at
         self.task: asyncio.Task[None] | None = None  # in which the agent runs, as soon as it has begun
-        # Messages may wait to be heard. Nobody tells us of those that another gateway stores.
+        # Messages may wait to be heard. A wake-up for those that another gateway stores may be lost.
         self.may_have_messages = claim.more_waiting
 
     @property
@@ -103,6 +103,10 @@ class Attempt:
     @property
     def key(self) -> str:
         return self._row.key
+
+    @property
+    def epoch(self) -> int:
+        return self._row.epoch
 
     @property
     def history(self) -> Sequence[TurnView]:

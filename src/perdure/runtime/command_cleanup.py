@@ -51,6 +51,15 @@ class CommandCleanup:
             await self._failures.contain("commands_not_checked", self._check())
             await self._run.wakeups.cleanup.wait(self._next_check_seconds)
 
+    async def stop_commands(self, turn: str) -> bool:
+        """Stop the commands of a turn that has ended, and wait for their end. False: one of them still runs."""
+        others = _OtherTurns(turn)
+        seen = await run_in_thread(partial(keeper.read_all_statuses, self._root, others))
+        await self._stop_orphans(seen)
+        left = await run_in_thread(partial(keeper.read_all_statuses, self._root, others))
+        running = [name for name, each in left.items() if isinstance(each, keeper.CommandRunning)]
+        return not any([await self._should_stop(name, left[name]) for name in running])
+
     async def _check(self) -> None:
         known = SkippedDirectories(self._ended_at, await self._store.processes.live_directories())
         seen = await run_in_thread(partial(keeper.read_all_statuses, self._root, known))
@@ -154,6 +163,16 @@ class SkippedDirectories:
 
     def __contains__(self, one: object) -> bool:
         return one in self._ended or str(one).split("#", 1)[0] in self._watched
+
+
+class _OtherTurns:
+    """The directories of the commands of all turns but one."""
+
+    def __init__(self, turn: str) -> None:
+        self._turn = turn
+
+    def __contains__(self, one: object) -> bool:
+        return _call_of(str(one))[0] != self._turn
 
 
 def _call_of(name: str) -> tuple[str, str]:

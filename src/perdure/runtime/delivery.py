@@ -242,13 +242,13 @@ class DeliveryLoop:
                 heads = await self._store.outbox.lane_heads(self._run.id, list(self._run.connections.connected))
             except Unavailable as error:
                 log.warning("outbox_not_read", error=error.message)
-                return POLL_SECONDS
+                return self._run.wakeups.poll_seconds
             wait = self._begin_due([row for row in heads if row.id not in ended])
             if not ended:  # otherwise other rows may be first in their lanes by now
                 return wait
 
     def _begin_due(self, heads: Sequence[OutboxDelivery]) -> float:
-        wait, names = POLL_SECONDS, {row.id for row in heads}
+        wait, names = self._run.wakeups.poll_seconds, {row.id for row in heads}
         self._due_times.forget_all_but(names)
         self._backoff.forget_all_but(names)
         for row in heads:

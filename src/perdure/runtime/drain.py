@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from perdure.core import texts
-from perdure.core.address import Address
+from perdure.core.address import Address, parent_session_key
 from perdure.core.recovery.decision import InterruptionReason
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
@@ -14,6 +14,7 @@ from perdure.runtime.attempt import Attempt, address_of
 from perdure.runtime.delivery import DeliveryLoop
 from perdure.runtime.runner import ATTEMPT_STOP_SECONDS, TurnRunner
 from perdure.runtime.tasks import FailureLog
+from perdure.runtime.wakeups import Relay
 
 log = Log("drain")
 
@@ -26,15 +27,17 @@ MARK_SECONDS = 5.0  # for storing the marks; without them the next start finds t
 class TransientNotices:
     """Notices that are never owed: sent side by side, with a timeout, and at most one per chat."""
 
-    def __init__(self, connected: Mapping[str, Adapter], silent: Collection[str]) -> None:
+    def __init__(self, connected: Mapping[str, Adapter], silent: Collection[str], relay: Relay) -> None:
         self._connected = connected
+        self._relay = relay
         self._silent = silent  # platforms whose banner is switched off
         self._failures = FailureLog(log)
         self._notified: set[Address] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def notify(self, address: Address, text: str) -> None:
+    def notify(self, key: str, text: str) -> None:
         """Begin to send a notice, unless the chat had one already; returns at once."""
+        address = address_of(key)
         adapter = self._connected.get(address.platform)
         if adapter is None or address in self._notified or address.platform in self._silent:
             return
@@ -42,6 +45,7 @@ class TransientNotices:
         task = asyncio.create_task(self._send_notice(adapter, address, text))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._relay.show_notice(parent_session_key(key), text)
 
     async def _send_notice(self, adapter: Adapter, address: Address, text: str) -> None:
         """Send one notice. A failure of the adapter is only logged."""
@@ -70,10 +74,8 @@ async def drain(
     running = list(runner.running.values())
     log.info("draining", running=len(running), deadline=deadline)
     for each in running:
-        notices.notify(
-            address_of(each.attempt.key),
-            texts.recovery.banner(restart=reason is InterruptionReason.RESTART_TIMEOUT),
-        )
+        restart = reason is InterruptionReason.RESTART_TIMEOUT
+        notices.notify(each.attempt.key, texts.recovery.banner(restart=restart))
     if running:
         await _first_of(asyncio.wait([each.task for each in running]), hurry.wait, deadline)
     await _interrupt_running(runner, reason)

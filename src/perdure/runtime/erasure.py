@@ -47,7 +47,7 @@ class RetentionBatch(Struct, frozen=True):
     more: bool = False  # there may be more that is due
 
 
-async def _no_attempt_to_stop(turn: str) -> None: ...
+async def _no_attempt_to_stop(turn: str, key: str) -> None: ...
 
 
 class Eraser:
@@ -58,9 +58,9 @@ class Eraser:
         store: Store,
         home: Path,
         clock: Clock = wall_clock,
-        stop_attempt: Callable[[str], Awaitable[None]] = _no_attempt_to_stop,
+        stop_attempt: Callable[[str, str], Awaitable[None]] = _no_attempt_to_stop,
     ) -> None:
-        """`stop_attempt` stops the attempt at a turn, if one runs here, and waits until it has ended."""
+        """`stop_attempt` stops the attempt at a turn of a key, wherever it runs, and waits until it has ended."""
         self._store = store
         self._home = home
         self._keepers = home / "keepers"
@@ -118,7 +118,7 @@ class Eraser:
         if begun is None:
             return None
         for turn in begun.ended:
-            await self._stop_attempt(turn)
+            await self._stop_attempt(turn, begun.key)
         _, stubborn = await self._stop_commands(begun.turns)
         if stubborn:
             raise StillRuns(

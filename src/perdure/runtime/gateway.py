@@ -26,7 +26,7 @@ from perdure.runtime.operator_verbs import OperatorVerbs
 from perdure.runtime.tasks import FailureLog, GatewayTasks
 from perdure.runtime.wakeups import STORE_RETRY_SECONDS, Feed, Wakeups
 from perdure.runtime.wiring import Loops
-from perdure.store.api import Store, open_database
+from perdure.store.api import Store, open_database, open_hints
 from perdure.store.conditions import ANY_AGENT
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
@@ -93,6 +93,7 @@ class Gateway:
         self.stopping: InterruptionReason | None = None  # what turns that do not end in time are marked with
         self._stop_kind = StopKind.STOP
         self._store: Store | None = None
+        self._hints = open_hints(settings.store_url)
         self._loops: Loops | None = None
         self._operator_verbs: OperatorVerbs | None = None
 
@@ -188,6 +189,8 @@ class Gateway:
             self.phase = Phase.STOPPED
             self.feed.publish_all()
             await self._failures.contain("agents_not_closed", self._agents.close())
+            if self._hints is not None:
+                await self._hints.close()
             await self._store.close()
         return self._stop_kind
 
@@ -287,7 +290,8 @@ class Gateway:
             lease,
             GatewayTasks(group),
             Connections(self.adapters),
-            Wakeups(self.feed),
+            Wakeups(self.feed, self.settings.store.poll),
+            self._hints,
         )
         self._loops = Loops(self.settings, run, started, self._agents, self.adapters, self)
         self._operator_verbs = OperatorVerbs(self.store, self._loops, started.run, self._clocks.wall)

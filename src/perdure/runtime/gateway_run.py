@@ -9,6 +9,7 @@ from perdure.runtime.connections import Connections
 from perdure.runtime.tasks import GatewayTasks
 from perdure.runtime.wakeups import WakeEvent, Wakeups
 from perdure.store.api import Store
+from perdure.store.hints import HintChannel
 
 MARGIN = 1 / 6  # of a lease: for clocks of two machines that run unlike, and for an effect to begin
 
@@ -52,3 +53,4 @@ class GatewayRun(Struct, frozen=True, eq=False):
     tasks: GatewayTasks
     connections: Connections
     wakeups: Wakeups
+    hints: HintChannel | None = None  # to other gateways on the same database

@@ -49,6 +49,7 @@ class Heartbeat:
             log.warning("run_lost", run=run)
         self._observer.record(found.others, boot_seconds())
         self._run.lease.renew(asked_at)
+        self._run.wakeups.relay.note_living(each.run for each in found.others)
         self._recorded.wake()
 
     async def take_over(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from msgspec import Struct
 
 from perdure.core import texts
-from perdure.core.address import background_number
+from perdure.core.address import background_number, parent_session_key
 from perdure.core.inactivity import (
     InactivityLimits,
     InactivityResponse,
@@ -146,6 +146,7 @@ class InactivityWatch:
                 await self._send_or_edit(watched, adapter, text)
             else:
                 await adapter.notice(address_of(watched.attempt.key), text)
+                self._run.wakeups.relay.show_notice(parent_session_key(watched.attempt.key), text)
 
     async def _send_or_edit(self, watched: WatchedAttempt, adapter: Adapter, text: str) -> None:
         """Edit the notice before; if it cannot be edited, the next notice is a new message."""

@@ -69,21 +69,21 @@ class MessageRouter:
         if stored.ended is not None:
             self._runner.stop_attempt(stored.ended)
         if is_command:
-            self._wakeups.wake_commands()
+            self._wakeups.wake_commands(stored.key)
             return
         self._slots.prioritise(stored.key)
         self._wakeups.wake_runner(stored.key)
         if inbound.attachments:
-            self._wakeups.wake_attachments()
+            self._wakeups.wake_attachments(stored.key)
         if stored.quiet:
             self._wakeups.wake_runner_after_quiet(stored.key)
-        self._notify_while_stopping(stored, inbound)
+        self._notify_while_stopping(stored)
 
-    def _notify_while_stopping(self, stored: Stored, inbound: Inbound) -> None:
+    def _notify_while_stopping(self, stored: Stored) -> None:
         """Tell the sender, while the gateway stops, that the message is stored and answered after the start."""
         if self._control.stopping is not None and stored.fate is Fate.WAITS:
             restart = self._control.stopping is InterruptionReason.RESTART_TIMEOUT
-            self._notices.notify(inbound.address, texts.recovery.message_stored(restart=restart))
+            self._notices.notify(stored.key, texts.recovery.message_stored(restart=restart))
 
 
 MAX_CONCURRENT_EVENTS = 256

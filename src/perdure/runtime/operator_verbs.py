@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeVar
 
 from perdure.core.address import split_session_key
@@ -23,6 +24,14 @@ from perdure.store.transitions import Turn
 T = TypeVar("T")
 
 
+class VerbOutcome(StrEnum):
+    """What came of a verb; false if there was nothing to do."""
+
+    NOTHING = ""
+    DONE = "done"
+    ASKED = "asked"  # it is on record, and the attempt at the turn is not known to have ended yet
+
+
 class OperatorVerbs:
     """Carries out an operator's verbs; each returns whether it has changed anything."""
 
@@ -32,53 +41,56 @@ class OperatorVerbs:
         self.run = run
         self._clock = self.clock = clock
 
-    async def resume(self, session: Session) -> bool:
+    async def resume(self, session: Session) -> VerbOutcome:
         """Resume an interrupted turn or a suspended session, whatever recovery has decided."""
         request = Inbound(split_session_key(session.key)[1], self._store.ids.new("wish"), OPERATOR, "")
         named = session.id if session.state is SessionState.CLOSED else ""
         resume = session_verbs.resume(
             session.key,
-            self.run,
             request,
             session=named,
             may_take=lambda _, there: there == session.key,  # it goes on where it is
         )
         resumed = await self._store.chat_commands.execute_verb(session.key, resume)
-        self._loops.runner.wake(session.key)
-        return resumed.outcome in ("turn", "session")
+        self._loops.wakeups.wake_runner(session.key)
+        return VerbOutcome.DONE if resumed.outcome in ("turn", "session") else VerbOutcome.NOTHING
 
-    async def drop(self, session: Session) -> bool:
+    async def drop(self, session: Session) -> VerbOutcome:
         """Cancel the interrupted turn of a session."""
         if session.state is SessionState.CLOSED:  # a turn that is open at its key is of a later session
-            return False
-        drop = session_verbs.drop(session.key)
-        dropped = await self._store.chat_commands.execute_verb(session.key, drop)
-        if dropped.turn:
-            self._loops.runner.stop_attempt(dropped.turn)
-        self._loops.runner.wake(session.key)
-        return dropped.turn is not None
+            return VerbOutcome.NOTHING
+        run, dropped = await self._execute(session.key, session_verbs.drop(session.key))
+        stopped = await self._stop_attempt(dropped.turn, run, session.key)
+        return stopped if dropped.turn else VerbOutcome.NOTHING
 
-    async def stop(self, session: Session) -> bool:
+    async def stop(self, session: Session) -> VerbOutcome:
         """Cancel the current turn of a session, and withdraw its unsent replies."""
         if session.state is SessionState.CLOSED:
-            return False
-        stop = session_verbs.stop(session.key, None)
-        stopped = await self._store.chat_commands.execute_verb(session.key, stop)
-        if stopped.turn:
-            self._loops.runner.stop_attempt(stopped.turn)
-        return stopped.turn is not None or stopped.withdrawn > 0
+            return VerbOutcome.NOTHING
+        run, done = await self._execute(session.key, session_verbs.stop(session.key, None))
+        stopped = await self._stop_attempt(done.turn, run, session.key)
+        return stopped if done.turn is not None or done.withdrawn > 0 else VerbOutcome.NOTHING
 
-    async def suspend(self, session: Session) -> bool:
+    async def suspend(self, session: Session) -> VerbOutcome:
         """Suspend a session: its next message begins a fresh one."""
         if session.state is SessionState.CLOSED:
-            return False
-        suspended = await self._store.chat_commands.execute_verb(session.key, session_verbs.suspend(session.key))
+            return VerbOutcome.NOTHING
+        run, suspended = await self._execute(session.key, session_verbs.suspend(session.key))
         if suspended.turn:
-            self._loops.runner.stop_attempt(suspended.turn)
             # A message that had joined the turn waits again; unless its sender may still talk, it is rejected.
             await self._loops.access.reject_unauthorised(self._clock)
-            self._loops.runner.wake(session.key)
-        return suspended.changed
+        stopped = await self._stop_attempt(suspended.turn, run, session.key)
+        return stopped if suspended.changed else VerbOutcome.NOTHING
+
+    async def _execute(self, key: str, verb: Transaction[T]) -> tuple[str | None, T]:
+        """Execute a verb on a key; also return the run at which the key's turn ran until then."""
+        return await self._store.chat_commands.execute_verb(key, session_verbs.with_running_run(key, verb))
+
+    async def _stop_attempt(self, turn: str | None, run: str | None, key: str) -> VerbOutcome:
+        """Stop the attempt at a turn that a verb has ended, wherever it runs, and let the next turn begin."""
+        stopped = turn is None or await self._loops.attempt_stops.stop(turn, run)
+        self._loops.wakeups.wake_runner_and_delivery(key)
+        return VerbOutcome.DONE if stopped else VerbOutcome.ASKED
 
     async def resend_delivery(self, row: OutboxDelivery) -> OutboxVerbResult:
         """Send a delivery again, or at once; it may arrive twice where the platform cannot say what it has."""
@@ -124,7 +136,7 @@ class OperatorVerbs:
         done = await self._store.chat_commands.execute_verb(
             turn.key, self._if_allowed(turn, login, "talk", answer, refused=False)
         )
-        self._loops.runner.wake(turn.key)
+        self._loops.wakeups.wake_runner(turn.key)
         return done
 
     async def decide_approval(self, name: str, login: Login, *, approve: bool) -> str:
@@ -136,7 +148,7 @@ class OperatorVerbs:
         outcome = await self._store.chat_commands.execute_verb(
             turn.key, self._if_allowed(turn, login, "approve", decide, refused="nothing")
         )
-        self._loops.runner.wake(turn.key)
+        self._loops.wakeups.wake_runner(turn.key)
         return outcome
 
     def _if_allowed(

@@ -39,7 +39,7 @@ class PlatformStart:
     async def start(self, platform: str) -> None:
         """Begin to send the owed replies of a platform, then to recover its turns; returns at once."""
         self._run.wakeups.delivery.wake()
-        self._run.wakeups.wake_attachments()
+        self._run.wakeups.attachments.wake()
         self._tasks.create_task(self._publish_menu(platform))
         self._tasks.create_task(self._recover(platform))
 

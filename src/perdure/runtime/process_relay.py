@@ -31,7 +31,7 @@ class ProcessRelayLoop:
         while not self._store.database.exclusive:
             if self._watcher.is_watching:
                 await self._failures.contain("requests_not_answered", self._answer_all())
-            await self._run.wakeups.processes.wait(RELAY_POLL_SECONDS)
+            await asyncio.sleep(RELAY_POLL_SECONDS)
 
     async def _answer_all(self) -> None:
         asked, contain = await self._store.process_relay.asked(), self._failures.contain

@@ -18,7 +18,7 @@ from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.session_repair import SessionRepair
 from perdure.runtime.tasks import FailureLog
-from perdure.runtime.wakeups import POLL_SECONDS, WakeEvent
+from perdure.runtime.wakeups import WakeEvent
 from perdure.store.claims import Claim
 
 log = Log("runner")
@@ -83,6 +83,11 @@ class AttemptEnds:
     def expect(self, turn: str) -> asyncio.Event:
         return self._events.setdefault(turn, asyncio.Event())
 
+    @property
+    def expected(self) -> list[str]:
+        """The turns for whose end somebody waits."""
+        return list(self._events)
+
     def signal(self, turn: str) -> None:
         """Tell those who wait that the attempt of a turn has ended, or that there will be none."""
         event = self._events.pop(turn, None)
@@ -124,7 +129,7 @@ class TurnRunner:
         self._backoff = Backoff()  # by key
         self.running: dict[str, RunningTurn] = {}  # by turn
         self.ends = AttemptEnds()
-        run.wakeups.attach_runner(self.wake, self.wake_after_quiet)
+        run.wakeups.attach_runner(self.wake, self.wake_after_quiet, self._runs)
 
     def wake(self, key: str) -> None:
         """Serve a session that may have a turn to claim, or whose running turn may have a message to take in."""
@@ -133,6 +138,11 @@ class TurnRunner:
         if session.running is not None:
             session.running.attempt.may_have_messages = True
         self._serve_if_woken(key, session)
+
+    def _runs(self, key: str) -> bool:
+        """Say whether a turn of a session runs here, so that its lease is ours."""
+        session = self._sessions.get(key)
+        return session is not None and session.running is not None
 
     def wake_after_quiet(self, key: str) -> None:
         """Wake a key when the quiet period of `collect` mode is over."""
@@ -155,6 +165,7 @@ class TurnRunner:
             self._gate.stop(turn)
             self.ends.signal(turn)
             self._wakeups.wake_cleanup()
+            self._wakeups.relay.stop_attempt(turn)
 
     async def fail_attempt(self, attempt: Attempt, error: str) -> None:
         """End the turn of a running attempt as failed, and stop the attempt; a later attempt is left alone."""
@@ -165,11 +176,21 @@ class TurnRunner:
             self.stop_attempt(attempt.turn)
 
     async def run(self) -> None:
-        """Serve every session as soon as it is woken, and look for claimable turns regularly."""
+        """Serve every session as soon as it is woken, and look for claimable and ended turns regularly."""
         self._loop_task = asyncio.current_task()
         while True:
             await self._find_claimable()
-            await asyncio.sleep(POLL_SECONDS)
+            if not self._store.database.exclusive:
+                await self._failures.contain("ended_turns_not_read", self._stop_ended())
+            await self._wakeups.claims.wait()
+
+    async def _stop_ended(self) -> None:
+        """Stop the attempts at turns that another gateway has ended, and tell those who wait for such an end."""
+        epochs = dict.fromkeys(self.ends.expected, 0) | {
+            turn: running.attempt.epoch for turn, running in self.running.items()
+        }
+        for turn in await self._store.turns.ended_by_others(self._run.id, epochs) if epochs else ():
+            self.stop_attempt(turn)
 
     async def _find_claimable(self) -> None:
         try:
@@ -215,14 +236,15 @@ class TurnRunner:
             self._gate.enter(key)
             claim = await self._claim(key)
             if claim is None:
-                self._wakeups.wake_delivery(key)  # reports may have become notices
+                self._wakeups.publish(key)  # reports may have become notices
+                self._wakeups.delivery.wake()
                 return
             if claim.superseded:
                 self._wakeups.wake_cleanup()
             if self._gate.was_stopped(claim.turn.id):
                 continue
             await self._run_attempt(claim, session)
-            # Nobody tells us of messages that another gateway has stored.
+            # A wake-up for messages that another gateway has stored may be lost.
             if not (claim.more_waiting or session.woken or not self._store.database.exclusive):
                 return
 

@@ -13,10 +13,8 @@ from perdure.errors import SendError, TurnMoved
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.backoff import retry_while_unavailable
-from perdure.runtime.gateway_run import GatewayRun, Lease
+from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.wakeups import WakeEvent
-from perdure.store.api import Store
-from perdure.store.ids import Clock
 from perdure.store.previews import Preview
 from perdure.store.transitions import Turn
 
@@ -32,21 +30,15 @@ class AnswerPreview:
     """The growing answer of one attempt. A platform that fails to show it delays and breaks nothing."""
 
     def __init__(
-        self,
-        store: Store,
-        turn: Turn,
-        address: Address,
-        find_adapter: Callable[[], Adapter | None],
-        *,
-        lease: Lease,
-        clock: Clock,
+        self, run: GatewayRun, turn: Turn, address: Address, find_adapter: Callable[[], Adapter | None]
     ) -> None:
-        self._store = store
+        self._store = run.store
         self._turn = turn
         self._address = address
         self._find_adapter = find_adapter
-        self._lease = lease
-        self._clock = clock
+        self._lease = run.lease
+        self._clock = run.clocks.wall
+        self._relay = run.wakeups.relay
         self._text = ""
         self._reply_to: str | None = None
         self._wake_event = WakeEvent()
@@ -79,6 +71,7 @@ class AnswerPreview:
             _, late = await asyncio.wait({self._task}, timeout=PREVIEW_STOP_SECONDS)
             await self._recorded.wait()  # the answer takes the preview's place, and waits for the store too
             self._task.cancel()
+            self._relay.end_preview(self._turn.id)
             if late:
                 log.warning("preview_given_up", turn=self._turn.id)
 
@@ -120,6 +113,7 @@ class AnswerPreview:
         can = adapter.capabilities
         if can.live:
             await adapter.glimpse(self._address, self._turn.id, text)
+            self._relay.show_preview(self._turn.key, self._turn.id, text)
             return LIVE_PREVIEW_SECONDS
         cut = texts.delivery.preview(text, can.max_length)
         if self._preview is None:
@@ -211,9 +205,7 @@ class TurnDisplay:
             """The adapter on which the turn is seen before it ends; a background session is not seen."""
             return None if in_background else connected.get(address.platform)
 
-        self._preview = AnswerPreview(
-            run.store, turn, address, find_adapter, lease=run.lease, clock=run.clocks.wall
-        )
+        self._preview = AnswerPreview(run, turn, address, find_adapter)
         self._typing = TypingIndicator(address, find_adapter)
         self._notice_task: asyncio.Task[None] | None = None
         self.silenced = False  # no notice is sent any more

@@ -16,6 +16,7 @@ from perdure.runtime.agent_factory import AgentFactory
 from perdure.runtime.attachment_cache import AttachmentCache
 from perdure.runtime.attachments import AttachmentFetcher, FileLimits, Uploads
 from perdure.runtime.attempt import TurnLimits
+from perdure.runtime.attempt_stops import AttemptStops
 from perdure.runtime.command_cleanup import CommandCleanup
 from perdure.runtime.commands.loop import CommandLoop
 from perdure.runtime.commands.registry import CommandLimits
@@ -37,6 +38,7 @@ from perdure.runtime.recovery import Recoverer, RecoveryLimits
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
 from perdure.runtime.tasks import FailureLog, TaskSet
+from perdure.runtime.wakeup_relay import WakeupRelay
 from perdure.store.runs import RunStart
 
 log = Log("wiring")
@@ -65,12 +67,15 @@ class Loops:
         self._tasks = TaskSet(run.tasks)
         self._failures = FailureLog(log)
         self.connections = run.connections
+        self._relay = WakeupRelay(run, run.hints) if run.hints is not None else None
+        if self._relay is not None:
+            run.wakeups.relay = self._relay
         instance = load_instance(settings.home).id
         self.attachments = AttachmentCache(store, settings, run.id, instance)
         self.uploads = Uploads(store, self.attachments, clock, settings.max_file_bytes)
         self.access = Access(settings, store)
         silent = [adapter.name for adapter in adapters if not settings.platform(adapter.name).banner]
-        self.notices = TransientNotices(run.connections.connected, silent)
+        self.notices = TransientNotices(run.connections.connected, silent, run.wakeups.relay)
         self.slots = RecoverySlots(
             settings.recovery.concurrency,
             one_at_a_time=resumes_one_at_a_time(started.unclean_in_a_row),
@@ -87,6 +92,7 @@ class Loops:
         self._process_relay = ProcessRelayLoop(run, self.process_watcher)
         agents.tools.bind_process_records(StoredProcessRecords(store, run.id, clock, self.process_watcher))
         agents.tools.bind_attachments(self.attachments)
+        self.attempt_stops = AttemptStops(run, self.runner, self.command_cleanup, self._relay)
         self.eraser = Eraser(store, settings.home, clock, self._stop_attempt)
         self._retention = RetentionLoop(self.eraser, settings.retention.age, self.uploads.sweep)
         self.recoverer = Recoverer(
@@ -138,6 +144,7 @@ class Loops:
             self._message_expiry.run,
             self.heartbeat.run,
             self.heartbeat.take_over,
+            *((self._relay.listen, self._relay.send) if self._relay is not None else ()),
         ):
             self._tasks.run_loop(loop)
 
@@ -162,11 +169,9 @@ class Loops:
         async with asyncio.timeout(RELEASE_SECONDS):
             await self._run.store.runs.start_draining(self._run.id)
 
-    async def _stop_attempt(self, turn: str) -> None:
-        """Stop the attempt at a turn that somebody else has ended, and wait until the attempt has ended."""
-        over = self.runner.ends.expect(turn)
-        self.runner.stop_attempt(turn)
-        await over.wait()
+    async def _stop_attempt(self, turn: str, key: str) -> None:
+        """Stop the attempt at a turn that somebody else has ended, wherever it runs, and wait for its end."""
+        await self.attempt_stops.stop(turn, await self._run.store.turns.holder(key))
 
     def _policy(self, address: Address) -> RecoveryPolicy:
         recovery = self._settings.recovery

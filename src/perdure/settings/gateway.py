@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.settings.value_types import DatabaseUrl, Duration, Host, LeaseLength, PositiveCount
+from perdure.settings.value_types import DatabaseUrl, Duration, Host, LeaseLength, PollInterval, PositiveCount
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
@@ -34,6 +34,13 @@ class StoreSettings(msgspec.Struct, frozen=True):
             "take over its conversations. It makes six in that time.",
         ),
     ] = 30.0
+    poll: Annotated[
+        PollInterval,
+        Meta(
+            description="How often a gateway looks by itself for work of which no wake-up has told it. Gateways "
+            "on one PostgreSQL database wake each other; a lost wake-up delays its work by at most this long.",
+        ),
+    ] = 5.0
 
     # The URL may hold a password, and settings end up in logs and tracebacks.
     def __repr__(self) -> str:

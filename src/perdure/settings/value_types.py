@@ -23,6 +23,7 @@ DATABASE_URL_PATTERN = r"\A(sqlite:///(?!:memory:)[^?\x00-\x1f]*[^?/\x00-\x1f]|p
 PositiveCount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Duration = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS, extra={"expected": DURATION_EXPECTED})]
 LeaseLength = Annotated[float, Meta(ge=1, le=3600, extra={"expected": 'a duration from 1s to 1h, such as "30s"'})]
+PollInterval = Annotated[float, Meta(ge=1, le=3600, extra={"expected": 'a duration from 1s to 1h, such as "5s"'})]
 DatabaseUrl = Annotated[str, Meta(pattern=DATABASE_URL_PATTERN)]
 Host = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._:%-]+\Z", extra={"expected": HOST_EXPECTED})]
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,64}\Z", extra={"expected": NAME_EXPECTED})]

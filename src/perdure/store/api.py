@@ -13,6 +13,7 @@ from perdure.store.decisions import Decisions
 from perdure.store.erasure import Erasure
 from perdure.store.file_contents import FileContents
 from perdure.store.goals import Goals
+from perdure.store.hints import HintChannel
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.inbox import Inbox
 from perdure.store.journal import Journal
@@ -88,3 +89,12 @@ async def open_database(url: str, *, home: Path, clock: Clock = wall_clock) -> D
 
         return await open_postgres(url, home=home, clock=clock)
     raise unknown_url(url)
+
+
+def open_hints(url: str) -> HintChannel | None:
+    """Return what carries hints between the gateways on the database at a URL; None: there is only one gateway."""
+    if not url.startswith("postgresql://"):
+        return None
+    from perdure.store.backends.postgres_hints import PostgresHints
+
+    return PostgresHints(url)

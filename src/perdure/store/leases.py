@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from perdure.core.states import TurnState
 from perdure.store.conditions import (
     DEAD_RUNS,
     SESSION_IS_CURRENT,
@@ -110,3 +111,13 @@ def holder(tx: Tx, key: str) -> str | None:
     """Return the run that has the lease of a key, dead or alive."""
     row = tx.one("SELECT run FROM leases WHERE key = :key", key=key)
     return row[0] if row else None
+
+
+def running_on(tx: Tx, key: str) -> str | None:
+    """Return the run whose attempt at the key's turn runs now; until we commit, no other one begins."""
+    sql = f"SELECT run FROM leases WHERE key = :key{tx.for_update}"
+    row = tx.one(sql, key=key)
+    running = tx.one(
+        f"SELECT 1 FROM turns WHERE key = :key AND {TURN_IS_OPEN} AND state = '{TurnState.RUNNING}'", key=key
+    )
+    return row[0] if row is not None and running is not None else None

@@ -6,6 +6,7 @@ Each function returns a transaction for the database; runtime and operations dec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +28,8 @@ from perdure.store.inbox import MAX_POSITION
 from perdure.store.outbox import OutboxReply
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
+
+T = TypeVar("T")
 
 
 class StopResult(Struct, frozen=True):
@@ -57,6 +60,11 @@ class ResumeResult(Struct, frozen=True):
 
     outcome: str
     session: str | None = None
+
+
+def with_running_run(key: str, verb: Transaction[T]) -> Transaction[tuple[str | None, T]]:
+    """Execute a verb, and also return the run at which the key's turn ran until then; None: at none."""
+    return lambda tx: (leases.running_on(tx, key), verb(tx))
 
 
 def stop(
@@ -169,7 +177,6 @@ def suspend(key: str) -> Transaction[SuspendResult]:
 
 def resume(
     key: str,
-    run: str,
     request: Inbound,
     *,
     session: str = "",
@@ -192,7 +199,7 @@ def resume(
             return ResumeResult("over")
         if turn is not None:
             ours = bound is None or turn.id == bound
-            return _resume_turn(tx, turn, run, request.sender) if ours else ResumeResult("running", turn.session)
+            return _resume_turn(tx, turn, request.sender) if ours else ResumeResult("running", turn.session)
         current = sessions.current(tx, key)
         if current is None or current.state is not SessionState.SUSPENDED:
             return ResumeResult("nothing")
@@ -202,9 +209,12 @@ def resume(
     return transaction
 
 
-def _resume_turn(tx: Tx, turn: Turn, run: str, by: Sender) -> ResumeResult:
-    """Requeue an interrupted turn because a person asked for it, whatever was decided before."""
-    if turn.state is not TurnState.INTERRUPTED or leases.holder(tx, turn.key) != run:
+def _resume_turn(tx: Tx, turn: Turn, by: Sender) -> ResumeResult:
+    """Requeue an interrupted turn because a person asked for it, whatever was decided before.
+
+    The turn of a dead run is first taken over.
+    """
+    if turn.state is not TurnState.INTERRUPTED or leases.is_abandoned(tx, turn.key):
         return ResumeResult("running", turn.session)
     asked = RecoveryDecided(RecoveryChoice.RESUME, "a person asked for it", {"by": by.id}, rule=PERSON_RULE)
     transitions.transition(tx, turn, [asked, TurnRequeued()], ())

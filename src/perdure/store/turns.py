@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -155,8 +155,25 @@ class Turns:
         """Return the interrupted turns of this run: they wait for a decision, or were held back by one."""
         return await self._database.read(lambda tx: [as_turn(row) for row in tx.all(_INTERRUPTED, run=run)])
 
+    async def ended_by_others(self, run: str, epochs: Mapping[str, int]) -> list[str]:
+        """Return those of a run's turns that were cancelled, erased or taken over since they had these epochs.
+
+        Of a turn with the epoch 0, a take-over does not count.
+        """
+
+        def transaction(tx: Tx) -> list[str]:
+            running = {row[0]: row[1] for row in tx.all(_RUNNING, run=run)}
+            suspects = [turn for turn, epoch in epochs.items() if running.get(turn) != epoch]
+            return [turn for turn in suspects if _is_ended_by_others(get(tx, turn), epochs[turn])]
+
+        return await self._database.read(transaction)
+
     async def get(self, turn: str) -> Turn | None:
         return await self._database.read(lambda tx: get(tx, turn))
+
+    async def holder(self, key: str) -> str | None:
+        """Return the run that has the lease of a key, dead or alive."""
+        return await self._database.read(lambda tx: leases.holder(tx, key))
 
     async def current(self, key: str) -> Turn | None:
         """Return the key's open turn."""
@@ -204,11 +221,20 @@ _LOST_SERVABLE = (
     f"{_SELECT_LOST} AND (l.retry_at IS NULL OR l.retry_at <= :now) AND {can_serve('l')} AND {may_move('l')}"
     f"{_OLDEST_FIRST}"
 )
+_RUNNING = (
+    f"SELECT t.id, t.epoch FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
+    f"AND t.state = '{TurnState.RUNNING}' AND l.run = :run"
+)
 _INTERRUPTED = _SELECT_TURNS + (
     f"JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} "
     f"AND t.state = '{TurnState.INTERRUPTED}' AND l.run = :run "
     "ORDER BY t.began_at, t.id"  # by the id alone, SQLite would read all turns rather than sort a few
 )
+
+
+def _is_ended_by_others(turn: Turn | None, epoch: int) -> bool:
+    """An attempt ends its own turn in other ways, and is not to be stopped in the middle of that."""
+    return turn is None or turn.state is TurnState.CANCELLED or bool(epoch and turn.epoch != epoch)
 
 
 def _append(

@@ -155,6 +155,7 @@ export interface ActionAnswer {
   said?: string;
   verdict?: string;
   done?: unknown;
+  asked?: unknown;
   answered?: unknown;
 }
 

@@ -278,11 +278,15 @@ class SessionListResponse(Struct, frozen=True):
 
 
 class SessionVerbResponse(Struct, frozen=True):
-    """The result of an operator's verb on a session; only `erase` lists what it `erased`."""
+    """The result of an operator's verb on a session; only `erase` lists what it `erased`.
+
+    `asked`, if it is there: the verb is on record, and the attempt at the turn is not known to have ended yet.
+    """
 
     session: str
     verb: str
     done: bool
+    asked: bool | UnsetType = UNSET
     erased: list[ErasedSession] | UnsetType = UNSET
 
 

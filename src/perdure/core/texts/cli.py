@@ -23,6 +23,7 @@ VERB_OUTCOMES = {
     "drop": ("Given up.", "There is nothing interrupted to give up."),
     "suspend": ("Suspended.", "It was suspended or closed before."),
 }
+VERB_ASKED = "Asked for: it is on record, but what runs is not known to have ended yet."
 
 
 def configuration_fine(home: object) -> str:

@@ -26,7 +26,6 @@ class SessionCommands:
     """Ends, renews and resumes the session of a chat, or takes its last turn back."""
 
     def __init__(self, run: GatewayRun, runner: TurnRunner, authorisation: Authorisation) -> None:
-        self._run = run.id
         self._commands = run.store.chat_commands
         self._clock = run.clocks.wall
         self._runner = runner
@@ -61,7 +60,6 @@ class SessionCommands:
         names_turn = arguments.startswith(TURN_ID_PREFIX)
         resume = session_verbs.resume(
             command.key,
-            self._run,
             request,
             session="" if names_turn else arguments,
             bound=arguments if names_turn else _target_turn(command),

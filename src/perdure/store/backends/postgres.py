@@ -29,7 +29,7 @@ from perdure.errors import StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.backends.jobs import Job, ReaderPool
 from perdure.store.backends.postgres_connect import AWAY_ERRORS, away_sentence, connect, start_error
-from perdure.store.backends.postgres_separate import HEARTBEAT_SETTINGS, SeparateConnection
+from perdure.store.backends.postgres_side_connection import HEARTBEAT_SETTINGS, SideConnection
 from perdure.store.backends.postgres_writer import WriterThread
 from perdure.store.database import FILES, HEARTBEAT, Row, Transaction, Tx
 from perdure.store.ids import Clock, Ids, wall_clock
@@ -219,9 +219,9 @@ class PostgresDatabase:
         name = Ids().new("writer")  # by the real clock, so that the name is unique
         self._connections = [PostgresConnection(url, f"{name}.{n}", self.ids) for n in range(WRITER_COUNT)]
         self._writers = [WriterThread(f"perdure-writer-{n}", link) for n, link in enumerate(self._connections)]
-        self._separate = {
-            HEARTBEAT: SeparateConnection(url, self._make_tx, "perdure-heartbeat", HEARTBEAT_SETTINGS),
-            FILES: SeparateConnection(url, self._make_tx, "perdure-files"),
+        self._side = {
+            HEARTBEAT: SideConnection(url, self._make_tx, "heartbeat", HEARTBEAT_SETTINGS),
+            FILES: SideConnection(url, self._make_tx, "files"),
         }
         self._readers = ReaderPool(READER_COUNT)
         self._local = threading.local()
@@ -232,8 +232,8 @@ class PostgresDatabase:
 
     async def write(self, transaction: Transaction[T], *, key: str = "", at: int | None = None) -> T:
         time = self._clock() if at is None else at
-        if key in self._separate:
-            return await self._separate[key].submit(transaction, time)
+        if key in self._side:
+            return await self._side[key].submit(transaction, time)
         writer = self._writers[zlib.crc32(make_storable(key).encode()) % WRITER_COUNT]
         result: T = await writer.submit(transaction, time)
         return result
@@ -283,8 +283,8 @@ class PostgresDatabase:
             link.stop_waiting()
         for writer in self._writers:
             await writer.close()
-        for separate in self._separate.values():
-            await separate.close()
+        for side in self._side.values():
+            await side.close()
         await self._readers.close()
         for connection in self._read_connections:
             connection.close()

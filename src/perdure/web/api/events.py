@@ -1,13 +1,15 @@
 """The events of a chat as a server-sent event stream that a reader can resume at any event id.
 
 The stream has no state of its own: an event's id names a position in the chat and one in the journal, and the
-store has everything behind them. So a reader misses nothing while it, or the gateway, was away.
+store has everything behind them. So a reader misses nothing while it, or the gateway, was away, and may go on at
+any gateway on the same database.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -34,7 +36,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import question_id
 from perdure.errors import Unavailable
-from perdure.platforms.web import WebAdapter
+from perdure.platforms.web import ChatSubscription, WebAdapter
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.inbox import ChatMessage
 
@@ -60,30 +62,40 @@ async def stream_events(
     gateway: Gateway, web: WebAdapter, key: str, cursor: EventCursor, is_logged_in: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[str]:
     """Every event behind the cursor, then each new event, until the gateway has stopped or the login has ended."""
-    address = split_session_key(key)[1]
+    address, clock = split_session_key(key)[1], asyncio.get_running_loop().time
     with gateway.feed.subscribe(key) as wakeup, web.subscribe(address, wakeup.wake) as live:
-        sent = None
+        sent, woken, next_poll = None, True, 0.0
         while gateway.phase is not Phase.STOPPED and await _still_counts(is_logged_in):
             phase, paused = gateway.phase, gateway.loops.recoverer.paused
             if sent != (phase, paused):
                 sent = phase, paused
                 yield _encode_event("gateway", {"phase": phase, "resume_paused": paused})
-            while live.notices:
-                yield _encode_event("notice", {"text": live.notices.popleft()})
-            while live.previews:
-                turn, text = live.previews.popitem()
-                yield _encode_event("preview", {"turn": turn, "text": text})
-            try:
-                batch = await _read_events(gateway, key, cursor)
-            except Unavailable:
-                # The store is back later, or the gateway is stopping: waiting misses nothing.
-                await wakeup.wait(STORE_RETRY_SECONDS)
-                continue
+            for event in _take_live_events(live):
+                yield event
+            batch: list[ChatStreamEvent] = []
+            if woken or clock() >= next_poll:
+                try:
+                    batch = await _read_events(gateway, key, cursor)
+                except Unavailable:
+                    # The store is back later, or the gateway is stopping: waiting misses nothing.
+                    await wakeup.wait(STORE_RETRY_SECONDS)
+                    continue
+                next_poll = clock() + gateway.settings.store.poll
             for cursor, name, data in batch:
                 yield _encode_event(name, data, cursor)
+            woken = True
             if not batch:
                 yield ": still here\n\n"
-                await wakeup.wait(KEEP_ALIVE_SECONDS)
+                woken = await wakeup.wait(KEEP_ALIVE_SECONDS)
+
+
+def _take_live_events(live: ChatSubscription) -> Iterator[str]:
+    """The notices and growing answers that have come since the last look; they have no ids."""
+    while live.notices:
+        yield _encode_event("notice", {"text": live.notices.popleft()})
+    while live.previews:
+        turn, text = live.previews.popitem()
+        yield _encode_event("preview", {"turn": turn, "text": text})
 
 
 async def _still_counts(is_logged_in: Callable[[], Awaitable[bool]]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from msgspec import structs
+from msgspec import UNSET, structs
 from starlette.requests import Request
 
 from perdure.core import texts
@@ -30,6 +30,7 @@ from perdure.operations.resources import (
 )
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
 from perdure.runtime.gateway import Gateway
+from perdure.runtime.operator_verbs import VerbOutcome
 from perdure.store.sessions import Session
 from perdure.web.api.gateway import gateway_status
 from perdure.web.auth.login import login_of, require_reach
@@ -105,7 +106,7 @@ class SessionApi(GatewayApi):
     async def act(self, request: Request) -> SessionVerbResponse:
         """Apply `resume`, `drop`, `stop`, `suspend` or `erase` to a session."""
         operators = self._gateway.operator_verbs
-        verbs: dict[str, Callable[[Session], Awaitable[bool]]] = {
+        verbs: dict[str, Callable[[Session], Awaitable[VerbOutcome]]] = {
             "resume": operators.resume,
             "drop": operators.drop,
             "stop": operators.stop,
@@ -117,7 +118,9 @@ class SessionApi(GatewayApi):
         if verb not in verbs:
             raise HttpRefusal(404, texts.http.unknown_verb(verb), texts.http.verbs([*verbs, "erase"]))
         session = await self._find_session(request)
-        return SessionVerbResponse(session.id, verb, await verbs[verb](session))
+        outcome = await verbs[verb](session)
+        asked = True if outcome is VerbOutcome.ASKED else UNSET
+        return SessionVerbResponse(session.id, verb, outcome is VerbOutcome.DONE, asked)
 
     async def _erase_session(self, request: Request) -> SessionVerbResponse:
         """Erase the session of that id, or every session that the key ever had."""
@@ -126,7 +129,7 @@ class SessionApi(GatewayApi):
             erased = await self._gateway.operator_verbs.erase(name)
         except StillRuns as error:
             raise HttpRefusal(409, error.message, error.hint or "") from error
-        return SessionVerbResponse(name, "erase", bool(erased), erased)
+        return SessionVerbResponse(name, "erase", bool(erased), erased=erased)
 
     @json_route(
         "POST", "/api/resume", "lets go on what a crash loop has paused", ResumeAllResponse, scope=Scope.OPERATE

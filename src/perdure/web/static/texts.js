@@ -166,6 +166,7 @@ export const sidebar = {
 export const consolePage = {
   done: "Done.",
   nothing: "There was nothing to do.",
+  asked: "Asked for. It is on record; what runs is not known to have ended yet.",
   late: "It was too late: the call did not run.",
   verdict: (/** @type {string} */ verdict) => `The call is ${verdict}.`,
   unavailable: "The gateway does not answer now. Once it is back, this page shows whether that was done.",
@@ -181,6 +182,7 @@ export const consolePage = {
     if (answer.said) return answer.said;
     if (answer.verdict === "late") return consolePage.late;
     if (answer.verdict) return consolePage.verdict(answer.verdict);
+    if (answer.asked) return consolePage.asked;
     return answer.done || answer.answered ? consolePage.done : consolePage.nothing;
   },
 };

@@ -1,7 +1,4 @@
-"""Connections with a thread of their own, for writes that must not queue with those of sessions.
-
-Heartbeats wait for no session, and no session waits for the chunks of files.
-"""
+"""Connections for one purpose, each with a thread of its own: none waits for the writes of sessions."""
 
 from __future__ import annotations
 
@@ -21,17 +18,24 @@ T = TypeVar("T")
 HEARTBEAT_SETTINGS = "SET statement_timeout = '4s'"  # less than the 5 seconds between two heartbeats
 
 
-class SeparateConnection:
+class SideConnection:
     """Runs one transaction after the other, each once. A failure means: not done, or nobody knows."""
 
     def __init__(
-        self, url: str, make_tx: Callable[[psycopg.Connection[Row], int], Tx], name: str, settings: str = ""
+        self,
+        url: str,
+        make_tx: Callable[[psycopg.Connection[Row], int], Tx],
+        name: str,
+        settings: str = "",
+        *,
+        autocommit: bool = False,
     ) -> None:
-        """`name` is that of its thread; `settings` are further SET statements for the session."""
+        """With `autocommit`, each statement of a transaction function is committed by itself."""
         self._url = url
         self._make_tx = make_tx
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._settings = settings
+        self._autocommit = autocommit
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"perdure-{name}")
         self._connection: psycopg.Connection[Row] | None = None
         self._closed = False
 
@@ -52,6 +56,8 @@ class SeparateConnection:
     def _run_transaction(self, transaction: Transaction[T], time: int) -> T:
         if self._connection is None:
             self._connection = connect(self._url, self._settings)
+        if self._autocommit:
+            return transaction(self._make_tx(self._connection, time))
         self._connection.execute("BEGIN")
         result = transaction(self._make_tx(self._connection, time))
         self._connection.execute("COMMIT")
