@@ -225,7 +225,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         Literal["web", "public", "none", "full"],
         Meta(
             description="What sandboxed commands reach of the network: TCP ports 22, 53, 80 and 443 and UDP; "
-            "public addresses alone (not built yet, and refused); nothing; or everything."
+            "those ports of public addresses alone, through a proxy; nothing; or everything."
         ),
     ] = "web"
     sandbox_read: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -15,12 +16,15 @@ from perdure.core.effects import Effect
 from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
 from perdure.tools.function_tools import tool
-from perdure.tools.public_addresses import AddressCheck, IpAddress, is_public, resolve
+from perdure.tools.public_addresses import IpAddress, is_elsewhere_in_public, look_up
 from perdure.tools.subprocess_job import run_job
+from perdure.tools.threads import run_in_thread
 from perdure.version import __version__
 
 if TYPE_CHECKING:
     import httpx
+
+AddressCheck = Callable[[IpAddress], bool]
 
 CONNECT_SECONDS = 10.0
 FETCH_SECONDS = 30.0  # for the whole call
@@ -53,7 +57,7 @@ class FetchedResponse(Struct, frozen=True):
 
 def fetch_tool(*, allow_private: bool = False) -> Tool:
     """`fetch_url`, for the public internet, or for every address that this machine can reach."""
-    permits: AddressCheck = (lambda _: True) if allow_private else is_public
+    permits: AddressCheck = (lambda _: True) if allow_private else is_elsewhere_in_public
 
     @tool(effect=Effect.PURE)
     async def fetch_url(url: Annotated[str, "The address, beginning with http:// or https://."]) -> str:
@@ -63,7 +67,9 @@ def fetch_tool(*, allow_private: bool = False) -> Tool:
     return fetch_url.tool
 
 
-async def fetch(url: str, *, permits: AddressCheck = is_public, timeout: float = FETCH_SECONDS) -> str:
+async def fetch(
+    url: str, *, permits: AddressCheck = is_elsewhere_in_public, timeout: float = FETCH_SECONDS
+) -> str:
     """The readable text of a page; redirects are followed, and checked like the first URL."""
     try:
         async with asyncio.timeout(timeout):
@@ -118,6 +124,22 @@ async def _get(target: httpx.URL, permits: AddressCheck) -> FetchedResponse:
             problems.append(str(error) or type(error).__name__)
             break
     raise ToolFailed(texts.fetch.failed(str(target), problems))
+
+
+async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress]:
+    """The addresses of a host; `ToolFailed` if one of them is not permitted.
+
+    A single forbidden address is enough: otherwise a name with a public and a private address would lead inside
+    whenever the public one does not answer.
+    """
+    try:
+        found = await run_in_thread(lambda: look_up(host, port))
+    except OSError as error:
+        raise ToolFailed(texts.fetch.unknown_host(host)) from error
+    for address in found:
+        if not permits(address):
+            raise ToolFailed(texts.fetch.not_public(host, str(address)))
+    return found
 
 
 async def _ask(target: httpx.URL, address: IpAddress, host: str) -> FetchedResponse:

@@ -9,7 +9,12 @@ _LAYERS = {
     "landlock": "Commands run in a lesser sandbox: Landlock and seccomp, without namespaces",
     "off": "Commands run without a sandbox, and every one of them asks",
 }
-_NETWORKS = {"web": "web ports only", "none": "no network", "full": "the whole network"}
+_NETWORKS = {
+    "web": "web ports only",
+    "public": "web ports of public addresses only, through a proxy",
+    "none": "no network",
+    "full": "the whole network",
+}
 _NAMES = {"bwrap": "bubblewrap", "landlock": "Landlock"}
 
 
@@ -47,8 +52,14 @@ def hint(mode: str) -> str:
     return 'Use a newer kernel, or set tools.sandbox to "auto", which takes the next best.'
 
 
-PUBLIC_NOT_BUILT = 'tools.sandbox_network is "public", and the filtering proxy for it is not built yet.'
-PUBLIC_HINT = 'Set it to "web", which shuts the gateway\'s own port, to "none", or to "full".'
+PUBLIC_NEEDS_BUBBLEWRAP = (
+    'tools.sandbox_network is "public", which needs bubblewrap: without it no command can be given a network of '
+    "its own."
+)
+PUBLIC_HINT = (
+    'Set tools.sandbox to "auto" or "bwrap" and install bubblewrap (apt-get install bubblewrap); or set '
+    'tools.sandbox_network to "web", which shuts the gateway\'s own port, to "none", or to "full".'
+)
 SHOWS_THE_HOME_HINT = (
     "Set tools.directory, tools.sandbox_read and tools.sandbox_write to folders that are apart from the gateway's "
     'home and from the system, or give up the sandbox: tools.sandbox = "off".'
@@ -75,6 +86,11 @@ def reserved(path: str) -> str:
 
 _MODEL_NETWORKS = {
     "web": "of the network they reach TCP ports {ports} only, not servers of their own on other ports",
+    "public": (
+        "of the network they reach TCP ports {ports} of public addresses only, through an HTTP proxy that "
+        "$https_proxy names, which looks names up and answers 403 for every other address; servers of their own "
+        "can be reached on 127.0.0.1"
+    ),
     "none": "they have no network",
     "full": "they reach the network",
 }
@@ -93,6 +109,20 @@ def for_model(layer: str, network: str, ports: Sequence[int]) -> str:
     )
 
 
+# ── what the proxy of `public` answers ──────────────────────────────────────────────────────────────────────
+
+# In the order of a command, because the proxy knows no sentences: its process loads little.
+PROXY_SENTENCES = {
+    "no_listener": "The proxy of the sandbox cannot listen in it: {problem}.\n",
+    "port": "{host}:{port} is refused: commands here reach TCP ports 22, 53, 80 and 443 only.",
+    "address": "{host} ({address}) is refused: it is not elsewhere on the public internet.",
+    "unknown_host": "{host} is not known: its name leads to no address.",
+    "unreachable": "{host} could not be reached: {problem}.",
+    "request": "This is a proxy: it takes CONNECT host:port, or a request for an http:// address.",
+    "busy": "Too many connections at once. Close some of them first.",
+}
+
+
 # ── what remains open ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -104,6 +134,9 @@ def reachable(layer: str, network: str, abi: int, ports: Sequence[int]) -> list[
     if network == "web":
         listed = ", ".join(str(port) for port in ports)
         found += [f"every address on TCP ports {listed}, local ones and cloud metadata included", "UDP"]
+    if network == "public":
+        listed = ", ".join(str(port) for port in ports)
+        found.append(f"every public address on TCP ports {listed}, through a proxy; not this machine's own")
     if network == "full":
         found.append("the whole network, with the gateway's own port")
     if abi < 6:

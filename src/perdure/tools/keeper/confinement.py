@@ -15,6 +15,7 @@ TYPE_CHECKING = False  # see program.py
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterable
+    from types import ModuleType
 
     from perdure.tools.keeper.directory import RecordFields, fs_encode, loads, read_bytes
 else:
@@ -59,10 +60,21 @@ def _bubblewrap(sandbox: RecordFields, status_fd: int | None) -> list[bytes]:
     """The program and its arguments, with the filter that it applies to the command at last."""
     arguments = [fs_encode(word) for word in sandbox["prefix"]]
     arguments += [b"--seccomp", b"%d" % _open_pipe_with(bytes.fromhex(sandbox["inner_filter"]))]
+    if sandbox.get("proxy") is not None:
+        arguments += _load_proxied_network().start_proxy(sandbox["proxy"])
     if status_fd is not None:
         os.set_inheritable(status_fd, True)
         arguments += [b"--json-status-fd", b"%d" % status_fd]
     return arguments
+
+
+def _load_proxied_network() -> ModuleType:
+    """The module that starts a proxy; only a sandbox with the network `public` needs it."""
+    if TYPE_CHECKING:
+        from perdure.tools.keeper import proxied_network
+    else:
+        import proxied_network
+    return proxied_network
 
 
 def _limit_resources(limits: RecordFields) -> None:

@@ -15,8 +15,11 @@ from perdure.tools.sandbox.landlock import file_ruleset, scope_ruleset
 from perdure.tools.sandbox.system_calls import inner_filter, outer_filter
 
 SandboxLayer = Literal["bwrap", "landlock", "off"]
-SandboxNetwork = Literal["web", "none", "full"]
+SandboxNetwork = Literal["web", "public", "none", "full"]
 MEGABYTE = 1_000_000
+PROXY_PORT = 3128  # on the loopback of a sandbox with the network `public`, which no other program shares
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_NO_PROXY = "localhost,127.0.0.1,::1"
 
 Confinement = dict[str, Any]  # a record of `order.json`: what `keeper/confinement.py` does to a process
 
@@ -38,7 +41,7 @@ class SandboxInForce(Struct, frozen=True):
     limits: SandboxLimits
     abi: int = 0  # of Landlock; 0 without it
     program: str = ""  # the path of bubblewrap
-    ports: tuple[int, ...] | None = None  # to which TCP may connect; None: all
+    ports: tuple[int, ...] | None = None  # to which TCP may connect, by itself or through the proxy; None: all
     read: tuple[Path, ...] = ()  # further folders that commands may read
     write: tuple[Path, ...] = ()  # and change
     hidden: Path = Path("/nonexistent")  # the gateway's home
@@ -61,8 +64,9 @@ class SandboxInForce(Struct, frozen=True):
         if self.layer == "bwrap":
             folders = (workspace, agent_home, read, self.write, self.hidden)
             return common | {
-                "prefix": bubblewrap_prefix(self.program, *folders, network=self.network != "none"),
-                "ruleset": scope_ruleset(self.abi, self.ports),
+                "prefix": bubblewrap_prefix(self.program, *folders, network=self.network in ("web", "full")),
+                "proxy": self._proxy(),
+                "ruleset": scope_ruleset(self.abi, self.ports if self.network == "web" else None),
                 "filters": [outer_filter(machine, path_sockets=True, internet=True).hex()],
                 "inner_filter": inner_filter(machine).hex(),
             }
@@ -76,11 +80,17 @@ class SandboxInForce(Struct, frozen=True):
         """The variables that a command needs to find its own folders in the sandbox."""
         match self.layer:
             case "bwrap":
-                return {"HOME": AGENT_HOME}
+                return {"HOME": AGENT_HOME} | (proxy_variables() if self.network == "public" else {})
             case "landlock":  # `/tmp` belongs to everybody, and cannot be used
                 return {"HOME": str(agent_home), "TMPDIR": str(agent_home / "tmp")}
             case _:
                 return {}
+
+    def _proxy(self) -> dict[str, Any] | None:
+        """What `keeper/proxied_network.py` needs to know; None if the command needs no proxy."""
+        if self.network != "public":
+            return None
+        return {"port": PROXY_PORT, "ports": self.ports or (), "sentences": texts.sandbox.PROXY_SENTENCES}
 
     def make_folders(self, agent_home: Path) -> None:
         """Make the folders that `variables` names."""
@@ -115,3 +125,9 @@ class SandboxInForce(Struct, frozen=True):
         return texts.sandbox.limits(
             self.layer, chosen.memory, chosen.processes, chosen.file_size, root=self.user == 0
         )
+
+
+def proxy_variables() -> dict[str, str]:
+    """The variables by which programs find the proxy; some know the small letters alone, some the large ones."""
+    proxy = dict.fromkeys(_PROXY_VARIABLES, f"http://127.0.0.1:{PROXY_PORT}")
+    return proxy | {"no_proxy": _NO_PROXY, "NO_PROXY": _NO_PROXY}
