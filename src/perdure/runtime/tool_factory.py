@@ -23,6 +23,7 @@ from perdure.tools.sandbox import SandboxInForce, choose_sandbox
 from perdure.tools.send_file import send_file_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
 from perdure.tools.tool_approvals import AskingTools, AskRules, refuse_unknown_tools
+from perdure.tools.tool_commands import give_commands
 from perdure.tools.tool_registry import refuse_duplicate_names
 
 if TYPE_CHECKING:
@@ -175,7 +176,9 @@ class ToolFactory:
         from perdure.tools.function_tools import as_tool
 
         found = {name: load_object(name, self._settings.home) for name in self._settings.tools.load}
-        return [as_tool(each, name) for name, each in (found | load_entry_points("perdure.tools")).items()]
+        work = self._workplace()
+        found |= load_entry_points("perdure.tools")
+        return [give_commands(as_tool(each, name), work) for name, each in found.items()]
 
     def _mcp_toolboxes(self) -> list[Toolbox]:
         servers = self._settings.tools.mcp

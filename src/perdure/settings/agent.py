@@ -244,12 +244,17 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         ),
     ] = []
     sandbox_memory: Annotated[
-        PositiveCount, Meta(description="How much memory each process of a sandboxed command may use, in MB.")
+        PositiveCount,
+        Meta(
+            description="How much memory each process of a sandboxed command may use, in MB; with a "
+            "[control group](sandbox.md#limits), all of them together."
+        ),
     ] = 4000
     sandbox_processes: Annotated[
         PositiveCount,
         Meta(
-            description="How many processes and threads sandboxed commands may have at a time; root has no limit."
+            description="How many processes and threads sandboxed commands may have at a time; without a "
+            "[control group](sandbox.md#limits), root has no limit."
         ),
     ] = 512
     sandbox_file_size: Annotated[

@@ -151,20 +151,59 @@ def reachable(layer: str, network: str, abi: int, ports: Sequence[int]) -> list[
     return found
 
 
-def limits(layer: str, memory: int, processes: int, file_size: int, *, root: bool) -> list[str]:
-    """The limits of commands, and what holds commands to them."""
+NO_CONTROL_GROUPS = "this process is in none of version 2"
+NO_CONTROLLERS = "it has not both controllers, pids and memory"
+GROUP_HAS_PROCESSES = "it has processes of its own"
+
+
+def not_delegated(group: str) -> str:
+    return f"{group} is not delegated; under systemd, set Delegate=yes and DelegateSubgroup=gateway"
+
+
+def control_group_unusable(group: str, problem: str) -> str:
+    return f"{group} cannot be used: {problem}"
+
+
+def limits(
+    layer: str, memory: int, processes: int, file_size: int, *, root: bool, no_control_group: str
+) -> list[str]:
+    """The limits of commands, and what holds commands to them; `no_control_group` says why no group does."""
     if layer == "off":
         return ["none: commands run without a sandbox"]
-    count = "processes: not limited, because the kernel does not hold root to a limit"
+    size = f"file size: {file_size} MB for each file, by a limit on writing"
+    if not no_control_group:
+        return [
+            f"memory: {memory} MB for all processes of a command together, by a control group",
+            f"processes: {processes} of a command at a time, by a control group",
+            size,
+        ]
+    count = "processes: NOT limited, because the kernel does not hold root to a limit on its processes"
     return [
-        f"memory: {memory} MB for each process, by a limit on its data",
+        f"memory: {memory} MB for each process, by a limit on its data; their sum is not limited",
         count if root else f"processes: {processes} at a time, by a limit on this user",
-        f"file size: {file_size} MB for each file, by a limit on writing",
+        size,
+        f"control groups, which limit a command as a whole, are not used: {no_control_group}",
     ]
 
 
-_MEMORY_WORDS = ("memory", "bad_alloc")
-_PROCESS_WORDS = ("cannot fork", "fork: retry", "resource temporarily unavailable", "can't start new thread")
+# By which programs tell that they met a limit: words of the C library, Python, C++, Go, node, Rust, Java, shells.
+_MEMORY_WORDS = (
+    "cannot allocate memory",
+    "memoryerror",
+    "bad_alloc",
+    "out of memory",
+    "memory exhausted",
+    "memory allocation of",
+    "outofmemoryerror",
+)
+_PROCESS_WORDS = (
+    "cannot fork",
+    "fork: retry",
+    "fork failed",
+    "resource temporarily unavailable",
+    "can't start new thread",
+    "unable to create native thread",
+)
 
 
 def limit_hint(output: str, memory: int, processes: int) -> str:

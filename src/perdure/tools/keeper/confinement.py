@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 
 TYPE_CHECKING = False  # see program.py
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def exec_confined(
     if sandbox["layer"] == "bwrap":
         line = [*_bubblewrap(sandbox, status_fd), b"--", *line]
     if sandbox["layer"] != "off":
+        if sandbox.get("control_group") is not None:
+            _join_control_group(sandbox["control_group"])
         _limit_resources(sandbox["limits"])
         if sandbox["layer"] == "landlock" and os.geteuid() == 0:
             _drop_capabilities()
@@ -75,6 +78,59 @@ def _load_proxied_network() -> ModuleType:
     else:
         import proxied_network
     return proxied_network
+
+
+def make_control_group(sandbox: RecordFields) -> None:
+    """Make the group of a command with its limits, if it is to have one, and note its path in the record."""
+    wanted = sandbox.get("control_group")
+    if wanted is None:
+        return
+    wanted["path"] = f"{wanted['prefix']}{os.getpid()}-{time.monotonic_ns()}"
+    os.mkdir(wanted["path"])  # noqa: PTH102 reason: pathlib is large
+    for name, limit in wanted["limits"].items():
+        _write(f"{wanted['path']}/{name}", b"%d" % limit)
+
+
+def _join_control_group(group: RecordFields) -> None:
+    _write(f"{group['path']}/cgroup.procs", b"%d" % os.getpid())
+
+
+def limit_problem(sandbox: RecordFields) -> list[str] | None:
+    """Which limit of its group a command has met, as the problem of its result; None if it has met none."""
+    group = sandbox.get("control_group")
+    if group is None:
+        return None
+    if _events(f"{group['path']}/memory.events").get(b"oom_kill", 0):
+        return ["memory", str(group["limits"]["memory.max"] // 1_000_000), ""]
+    if _events(f"{group['path']}/pids.events").get(b"max", 0):
+        return ["processes", str(group["limits"]["pids.max"]), ""]
+    return None
+
+
+def remove_control_group(sandbox: RecordFields) -> None:
+    """Remove the group of a command. What the command leaves running keeps it, until the next gateway looks."""
+    group = sandbox.get("control_group")
+    if group is not None:
+        try:
+            os.rmdir(group["path"])  # noqa: PTH106 reason: pathlib is large
+        except OSError:
+            return
+
+
+def _events(path: str) -> dict[bytes, int]:
+    try:
+        lines = [line.split() for line in read_bytes(None, path).splitlines()]
+    except OSError:
+        return {}
+    return {name: int(count) for name, count in lines}
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def _limit_resources(limits: RecordFields) -> None:
@@ -182,6 +238,7 @@ def main(arguments: Iterable[str]) -> None:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (sandbox["descriptors"], hard))
     try:
+        make_control_group(sandbox)
         exec_confined(sandbox, [os.fsencode(word) for word in line], dict(os.environb), None)
     except OSError as error:
         sys.exit(f"{error.strerror}: {line[0]}" if error.filename else f"{error.strerror}")

@@ -131,6 +131,8 @@ class CommandProcess:
         os.set_blocking(self.output_pipe, False)
         failure_reader, failure_fd = os.pipe()
         self.sandbox_status, status_fd = os.pipe()
+        if self.sandbox is not None:
+            load_confinement().make_control_group(self.sandbox)
         self.child_pid = os.fork()
         if not self.child_pid:
             self.exec_command(stdin_fd, output_fd, failure_fd, status_fd)
@@ -323,6 +325,10 @@ class CommandProcess:
             if self.sandbox is not None and code in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
                 limit = self.sandbox["limits"]["FSIZE"]
                 self.result["problem"] = self.result["problem"] or ["file_size", str(limit // 1_000_000), ""]
+            if self.sandbox is not None and code:
+                self.result["problem"] = self.result["problem"] or load_confinement().limit_problem(self.sandbox)
+        if self.sandbox is not None:
+            load_confinement().remove_control_group(self.sandbox)
         if self.output is not None:
             self.output.close()
             self.result |= {"seen": self.output.total_bytes, "kept": self.output.stored_bytes}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.errors import ConfigurationError
+from perdure.tools.sandbox.control_group import find_control_group
 from perdure.tools.sandbox.in_force import SandboxInForce, SandboxLayer, SandboxLimits, SandboxNetwork
 from perdure.tools.sandbox.landlock import NETWORK_ABI, TRUNCATE_ABI, landlock_abi
 from perdure.tools.sandbox.launch import confined_launch
@@ -82,6 +83,7 @@ def _base(request: SandboxRequest) -> SandboxInForce:
         tuple(path.resolve() for path in request.write),
         request.home.resolve(),
         os.geteuid(),
+        *find_control_group(),
     )
 
 

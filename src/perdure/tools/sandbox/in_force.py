@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.tools.sandbox.bubblewrap import AGENT_HOME, bubblewrap_prefix
+from perdure.tools.sandbox.control_group import COMMAND_GROUP_PREFIX
 from perdure.tools.sandbox.landlock import file_ruleset, scope_ruleset
 from perdure.tools.sandbox.system_calls import inner_filter, outer_filter
 
@@ -27,8 +28,8 @@ Confinement = dict[str, Any]  # a record of `order.json`: what `keeper/confineme
 class SandboxLimits(Struct, frozen=True):
     """What one command may use, at most."""
 
-    memory: int  # MB of each process
-    processes: int  # at a time; the kernel does not hold root to it
+    memory: int  # MB of each process, or of all together where there is a control group
+    processes: int  # at a time; without a control group the kernel does not hold root to it
     file_size: int  # MB
 
 
@@ -46,6 +47,8 @@ class SandboxInForce(Struct, frozen=True):
     write: tuple[Path, ...] = ()  # and change
     hidden: Path = Path("/nonexistent")  # the gateway's home
     user: int = 0  # the user that commands run as
+    control_group: Path | None = None  # below which each command gets one of its own
+    no_control_group: str = ""  # why there is none
 
     @property
     def is_on(self) -> bool:
@@ -61,6 +64,7 @@ class SandboxInForce(Struct, frozen=True):
         machine, read = os.uname().machine, [*self.read, *read]
         workspace, agent_home = workspace.resolve(), agent_home.resolve()
         common: Confinement = {"layer": self.layer, "limits": self._resource_limits()}
+        common["control_group"] = self._control_group()
         if self.layer == "bwrap":
             folders = (workspace, agent_home, read, self.write, self.hidden)
             return common | {
@@ -103,6 +107,13 @@ class SandboxInForce(Struct, frozen=True):
         limits = {"DATA": self.limits.memory * MEGABYTE, "FSIZE": self.limits.file_size * MEGABYTE}
         return limits if self.user == 0 else limits | {"NPROC": self.limits.processes}
 
+    def _control_group(self) -> dict[str, Any] | None:
+        """Where to make the group of a command, and what to write into which of its files."""
+        if self.control_group is None:
+            return None
+        limits = {"pids.max": self.limits.processes, "memory.max": self.limits.memory * MEGABYTE}
+        return {"prefix": str(self.control_group / COMMAND_GROUP_PREFIX), "limits": limits}
+
     @property
     def summary(self) -> str:
         """One sentence about what is in force."""
@@ -123,7 +134,12 @@ class SandboxInForce(Struct, frozen=True):
         """The limits, and what holds commands to them."""
         chosen = self.limits
         return texts.sandbox.limits(
-            self.layer, chosen.memory, chosen.processes, chosen.file_size, root=self.user == 0
+            self.layer,
+            chosen.memory,
+            chosen.processes,
+            chosen.file_size,
+            root=self.user == 0,
+            no_control_group="" if self.control_group else self.no_control_group,
         )
 
 
