@@ -195,6 +195,22 @@ def test_a_keeper_loads_its_own_modules_only() -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
+async def test_killed_bubblewrap_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
+    """In the place of bubblewrap a program that was killed while its child, the later sandbox, waits for it."""
+    prefix = ["/bin/sh", "-c", f"sleep 300 & echo $! > {tmp_path}/child; wait"]
+    sandbox: Confinement = {"layer": "bwrap", "limits": {}, "prefix": prefix, "ruleset": None, "filters": []}
+    await keeper.start_command(root / "a", launch_spec("true", sandbox=sandbox | {"inner_filter": ""}))
+    waiting = int(await eventually("its child waits", lambda: written_in(tmp_path / "child")))
+    wrapper = json.loads((root / "a" / "child").read_text())["pid"]
+    os.kill(wrapper, signal.SIGKILL)
+    assert wait_until_ended(root / "a").signal == signal.SIGKILL
+    assert not is_alive(waiting)
+
+
+def written_in(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
 def joined_group(folder: Path) -> str:
     """The process that has joined the only group in a folder."""
     [made] = folder.glob("command-*")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perdure.tools.keeper.directory import (
         RECORD_VERSION,
         RecordFields,
-        all_processes,
+        child_processes,
         descendant_processes,
         dumps,
         error_reason,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     from directory import (
         RECORD_VERSION,
-        all_processes,
+        child_processes,
         descendant_processes,
         dumps,
         error_reason,
@@ -275,17 +275,20 @@ class CommandProcess:
             os.close(self.input_fd)
             self.input_fd = None
         # WNOWAIT: until the process is reaped, no other process or session can get its id.
-        if self.ended_at is None and os.waitid(os.P_PID, self.child_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        waited = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if self.ended_at is None and (end := os.waitid(os.P_PID, self.child_pid, waited)):
             self.ended_at = time.monotonic()
             self.result["ended_at"] = now_ms()
             self.drain_output()
+            if self.is_wrapped and end.si_code != os.CLD_EXITED and self.kill_at is None:
+                self.kill_at = self.ended_at  # somebody killed bubblewrap: what it leaves behind is no command
         if self.sandbox is not None:
             self.reap_orphans()
 
     def reap_orphans(self) -> None:
         """Reap processes that have become our children because their parents have ended; not the command."""
-        for pid, found in all_processes():
-            if found[0] == "Z" and found[3] == os.getpid() and pid != self.child_pid:
+        for pid in child_processes():
+            if pid != self.child_pid:
                 os.waitpid(pid, os.WNOHANG)
 
     def requested_grace(self) -> float:
