@@ -1,4 +1,4 @@
-"""The tool `fetch_url`, which reads pages of the public internet and nothing of the local network."""
+"""The tool `fetch_url`, which reads pages at public IP addresses and nothing of the local network."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
+from perdure.tools.blocking_jobs import run_in_thread, run_job
 from perdure.tools.function_tools import tool
 from perdure.tools.public_addresses import IpAddress, is_elsewhere_in_public, look_up
-from perdure.tools.subprocess_job import run_job
-from perdure.tools.threads import run_in_thread
 from perdure.version import __version__
 
 if TYPE_CHECKING:
@@ -76,10 +75,10 @@ async def fetch(
             answer = await _follow(url, permits)
             text, cut = await _response_text(answer, timeout / 3)
     except TimeoutError as error:
-        raise ToolFailed(texts.fetch.timed_out(url, timeout)) from error
+        raise ToolFailed(texts.tool_calls.fetch_timed_out(url, timeout)) from error
     if int(answer.status.split()[0]) >= 400:
-        raise ToolFailed(texts.fetch.http_error(answer.url, answer.status, text))
-    return texts.fetch.page(answer.url, answer.media_type, text, MAX_BODY_BYTES if cut else None)
+        raise ToolFailed(texts.tool_calls.fetch_http_error(answer.url, answer.status, text))
+    return texts.tool_calls.fetched_page(answer.url, answer.media_type, text, MAX_BODY_BYTES if cut else None)
 
 
 async def _follow(url: str, permits: AddressCheck) -> FetchedResponse:
@@ -89,7 +88,7 @@ async def _follow(url: str, permits: AddressCheck) -> FetchedResponse:
         if not answer.redirect:
             return answer
         url = answer.redirect
-    raise ToolFailed(texts.fetch.too_many_redirects(first, MAX_REDIRECTS))
+    raise ToolFailed(texts.tool_calls.fetch_too_many_redirects(first, MAX_REDIRECTS))
 
 
 def _parse(url: str) -> httpx.URL:
@@ -98,13 +97,13 @@ def _parse(url: str) -> httpx.URL:
     try:
         target = httpx.URL(url.strip())
     except httpx.InvalidURL as error:
-        raise ToolFailed(texts.fetch.bad_url(url, str(error))) from error
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, str(error))) from error
     if target.scheme not in ("http", "https"):
-        raise ToolFailed(texts.fetch.bad_url(url, "only http:// and https:// are fetched"))
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, "only http:// and https:// are fetched"))
     if not target.host:
-        raise ToolFailed(texts.fetch.bad_url(url, "it names no host"))
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, "it names no host"))
     if target.userinfo:
-        raise ToolFailed(texts.fetch.bad_url(url, "no user name or password may stand in it"))
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, "no user name or password may stand in it"))
     return target
 
 
@@ -123,7 +122,7 @@ async def _get(target: httpx.URL, permits: AddressCheck) -> FetchedResponse:
         except (httpx.HTTPError, httpx.InvalidURL) as error:  # it answered, so another address would not help
             problems.append(str(error) or type(error).__name__)
             break
-    raise ToolFailed(texts.fetch.failed(str(target), problems))
+    raise ToolFailed(texts.tool_calls.fetch_failed(str(target), problems))
 
 
 async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress]:
@@ -135,10 +134,10 @@ async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress
     try:
         found = await run_in_thread(lambda: look_up(host, port))
     except OSError as error:
-        raise ToolFailed(texts.fetch.unknown_host(host)) from error
+        raise ToolFailed(texts.tool_calls.fetch_unknown_host(host)) from error
     for address in found:
         if not permits(address):
-            raise ToolFailed(texts.fetch.not_public(host, str(address)))
+            raise ToolFailed(texts.tool_calls.fetch_not_public(host, str(address)))
     return found
 
 
@@ -203,9 +202,9 @@ async def _response_text(answer: FetchedResponse, seconds: float) -> tuple[str, 
     """The text of a response, and whether it is truncated."""
     body = _decompress(answer)
     if body is None:
-        return texts.fetch.unknown_encoding(answer.content_encoding), False
+        return texts.tool_calls.fetch_unknown_encoding(answer.content_encoding), False
     if not _is_text(answer.media_type) or b"\0" in body[:1024]:
-        return texts.fetch.not_text(answer.media_type, answer.size), False
+        return texts.tool_calls.fetch_not_text(answer.media_type, answer.size), False
     text = _decode(body[:MAX_BODY_BYTES], answer.charset)
     if answer.media_type in _HTML:
         text = await _html_to_text(text, answer.url, seconds)
@@ -235,4 +234,4 @@ def _decode(body: bytes, charset: str) -> str:
 
 async def _html_to_text(page: str, url: str, seconds: float) -> str:
     job = await run_job("html_text.py", page.encode(errors="replace"), url, str(seconds))
-    return texts.fetch.raw_page(page) if job.timed_out or job.error else job.output.decode()
+    return texts.tool_calls.fetched_raw_page(page) if job.timed_out or job.error else job.output.decode()

@@ -13,6 +13,7 @@ from perdure.core import texts
 from perdure.core.tools import Tool, ToolCommandResult, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.keeper import CommandEnded, CommandLost, CommandUnreadable
 from perdure.tools.shell import (
     CommandEnvironment,
@@ -22,7 +23,6 @@ from perdure.tools.shell import (
     follow_command,
     output_excerpt,
 )
-from perdure.tools.threads import run_in_thread
 
 
 def give_commands(tool: Tool, environment: CommandEnvironment) -> Tool:
@@ -64,7 +64,7 @@ class ToolCommands:
         try:
             await run_in_thread(partial(keeper.make_directory, directory))
         except OSError as error:
-            raise ToolFailed(texts.shell.not_started(str(error))) from error
+            raise ToolFailed(texts.processes.command_not_started(str(error))) from error
         self._unfinished.add(directory)
         await attach(directory, spec, work.status_timeouts)
         status = await follow_command(directory, spec.cap, self._use.alive, work.status_timeouts)
@@ -76,7 +76,7 @@ class ToolCommands:
             case CommandLost(problem) | CommandUnreadable(problem):
                 raise OutcomeUnknown(problem)
             case _:
-                raise OutcomeUnknown(texts.shell.FILES_GONE)
+                raise OutcomeUnknown(texts.processes.COMMAND_FILES_GONE)
 
     async def stop_unfinished(self) -> None:
         """Stop what the tool did not wait for."""
