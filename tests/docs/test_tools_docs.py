@@ -20,6 +20,7 @@ from perdure.tools.file_tools import file_tools
 from perdure.tools.function_tools import as_tool
 from perdure.tools.process_tool import process_tool
 from perdure.tools.shell import CommandEnvironment, shell_tool
+from perdure.tools.tool_commands import give_commands
 from support.chat_folders import shared_folders
 from support.markdown import page
 from support.sandbox import NO_SANDBOX
@@ -31,10 +32,10 @@ TOOLS = page("docs/tools.md")
 
 @pytest.fixture
 def kitchen() -> dict[str, Any]:
-    """The example, run."""
-    [example] = TOOLS.blocks("python")
+    """The examples, run one after the other."""
     names: dict[str, Any] = {"__name__": "kitchen"}
-    exec(compile(example, "docs/tools.md", "exec", dont_inherit=True), names)  # noqa: S102 reason: that is the test
+    for each in TOOLS.blocks("python"):
+        exec(compile(each, "docs/tools.md", "exec", dont_inherit=True), names)  # noqa: S102 reason: that is the test
     return names
 
 
@@ -59,6 +60,15 @@ async def test_example_works_as_the_page_says(kitchen: dict[str, Any]) -> None:
     with pytest.raises(ToolFailed, match="There is no ham today"):
         await order.run(Use({"item": "ham"}, "k"))
     assert (price.effect, order.effect, order.timeout) == (Effect.PURE, Effect.KEYED, 20)
+
+
+async def test_example_with_a_command_works_as_the_page_says(kitchen: dict[str, Any], tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "notes").write_text("tea\ncake\ntea and cake\n")
+    work = CommandEnvironment(tmp_path / "keepers", shared_folders(workspace), lambda: NO_SANDBOX)
+    counting = give_commands(as_tool(kitchen["count_lines"]), work)
+    assert await counting.run(Use({"pattern": "tea"}, "turn:call")) == "2"
 
 
 def test_table_has_the_tools_as_they_are(tmp_path: Path) -> None:

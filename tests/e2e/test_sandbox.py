@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -47,6 +48,16 @@ def running_page(running: GatewayProcess) -> str:
     with httpx.Client(base_url=running.url) as browser:
         browser.get("/login", params={"token": running.token})
         return browser.get("/console").text
+
+
+def processes_with(word: str) -> list[str]:
+    """The processes with a word in their arguments."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (process / "cmdline").read_bytes():
+                found.append(process.name)
+    return found
 
 
 def ask(person: Person, text: str, number: int) -> str:
@@ -94,6 +105,22 @@ def test_b63_b184_sandboxed_command_goes_on_when_the_gateway_is_killed(home: Pat
         replies = wait_for("the answer", lambda: [each for each in person.replies() if HELD_RESULT in each])
     assert len(replies) == 1
     assert commands.runs() == 1
+
+
+def test_b182_b184_proxy_of_a_command_outlives_the_gateway(home: Path) -> None:
+    asks = "curl -s --noproxy '' -o /dev/null -w 'the proxy says %{http_code}' http://localhost/"
+    flag = chat_workspace(home) / "go"
+    with gateway_process_group(home, TOOLS__SANDBOX_NETWORK="public", TOOLS__APPROVALS="off") as process:
+        person = Person(process)
+        person.say(f"run: echo begun > begun; while [ ! -e go ]; do sleep 0.05; done; {asks}")
+        wait_for("it runs", flag.with_name("begun").exists)
+        process.kill()
+        flag.touch()
+        process.start()
+        said = wait_for("the answer", lambda: [each for each in person.replies() if "exit code" in each])
+        assert "the proxy says 403" in said[0]
+        assert "web ports of public addresses only, through a proxy" in running_page(process)
+    wait_for("its proxy has ended with it", lambda: processes_with(str(home / "keepers")) == [])
 
 
 def test_b180_environment_of_the_gateway_is_closed_to_programs_of_its_user(home: Path) -> None:
@@ -160,7 +187,21 @@ async def test_b183_result_says_which_limit_was_met(home: Path, command: str, wo
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        pytest.param({"TOOLS__SANDBOX_NETWORK": "public"}, "not built yet", id="a network that is not built"),
+        pytest.param(
+            {"TOOLS__SANDBOX_NETWORK": "public", "TOOLS__SANDBOX": "landlock"},
+            "which needs bubblewrap",
+            id="no network of its own",
+        ),
+        pytest.param(
+            {"TOOLS__SANDBOX_NETWORK": "public", "TOOLS__SANDBOX": "off"},
+            "which needs bubblewrap",
+            id="no sandbox",
+        ),
+        pytest.param(
+            {"TOOLS__SANDBOX_NETWORK": "public", "PATH": "/nonexistent"},
+            "bwrap is not installed",
+            id="no bwrap for a network",
+        ),
         pytest.param({"TOOLS__DIRECTORY": "."}, "keeps its own files", id="the home as workspace"),
         pytest.param({"TOOLS__DIRECTORY": "/"}, "the gateway's own home", id="the machine as workspace"),
         pytest.param(

@@ -1,7 +1,8 @@
 """What a command cannot reach from its sandbox: as root, as an ordinary user, and where namespaces are refused.
 
 Drives `tools/sandbox/in_force`, `tools/sandbox/bubblewrap`, `tools/sandbox/landlock`,
-`tools/sandbox/system_calls`, `tools/sandbox/choice` and `tools/keeper/confinement`.
+`tools/sandbox/system_calls`, `tools/sandbox/choice`, `tools/keeper/confinement`, `tools/keeper/proxied_network`
+and `tools/keeper/proxy`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from support.escape_attempts import ATTEMPTS
+from support.escape_attempts import ATTEMPTS, PROXY_ATTEMPTS
 from support.sandbox_worlds import SECRET, run_world
 
 WORLDS = {"own": "bwrap", "user": "bwrap", "no-namespaces": "landlock"}  # with the layer that is to be had there
 # Without a sandbox these come to nothing by themselves: the kernel protects them from everybody, or from a user.
 REFUSED_TO_ALL = {"remount_of_etc"}
+PUBLIC_WORLDS = ("own", "user")
 REFUSED_TO_USERS = {"writing_to_the_system", "core_pattern", "device"}
 
 World = Callable[..., dict[str, Any]]
@@ -32,11 +34,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
 
-    def look(name: str, mode: str = "auto") -> dict[str, Any]:
-        with (shared / f"world-{name}-{mode}.json").open("a+") as file:
+    def look(name: str, mode: str = "auto", network: str = "web") -> dict[str, Any]:
+        with (shared / f"world-{name}-{mode}-{network}.json").open("a+") as file:
             flock(file, LOCK_EX)
             file.seek(0)
-            found: dict[str, Any] = json.loads(file.read() or "null") or run_world(name, mode)
+            found: dict[str, Any] = json.loads(file.read() or "null") or run_world(name, mode, network)
             file.truncate(0)
             file.write(json.dumps(found))
             return found
@@ -57,6 +59,30 @@ def test_b180_b182_command_does_not_reach(world: World, name: str, attempt: str)
     said = world(name)["attempts"][attempt]
     assert said.startswith("refused: "), said
     assert SECRET not in said
+
+
+@pytest.mark.parametrize("attempt", [each for each in ATTEMPTS if each != "port_of_ones_own"])
+@pytest.mark.parametrize("name", PUBLIC_WORLDS)
+def test_b182_command_with_the_public_network_does_not_reach(world: World, name: str, attempt: str) -> None:
+    found = world(name, network="public")
+    assert found["network"] == "public"
+    assert found["attempts"][attempt].startswith("refused: ")
+    assert SECRET not in found["attempts"][attempt]
+
+
+@pytest.mark.parametrize("name", PUBLIC_WORLDS)
+def test_b182_command_with_the_public_network_has_a_loopback_of_its_own(world: World, name: str) -> None:
+    found = world(name, network="public")
+    assert found["attempts"]["port_of_ones_own"].startswith("reached: ")
+    assert found["stopped"] == {"signal": 15, "stopped": True, "left": []}
+
+
+@pytest.mark.parametrize("attempt", PROXY_ATTEMPTS)
+@pytest.mark.parametrize("name", PUBLIC_WORLDS)
+def test_b182_proxy_refuses(world: World, name: str, attempt: str) -> None:
+    said = world(name, network="public")["proxy_attempts"][attempt]
+    assert said.startswith("refused: HTTP/1.1 403 Forbidden"), said
+    assert ("is not elsewhere on the public internet" in said) == (attempt != "port_of_the_gateway")
 
 
 def test_attempts_are_real_because_they_succeed_without_a_sandbox(world: World) -> None:

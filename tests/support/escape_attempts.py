@@ -230,6 +230,30 @@ def set_uid_file() -> None:
     Path("program").chmod(0o4755)
 
 
+# ── what the proxy of the network `public` must refuse ──────────────────────────────────────────────────────
+
+PROXY_ATTEMPTS = {  # no proxy connects to any of these, so that nothing is sent to them
+    "loopback_by_tunnel": "CONNECT 127.0.0.1:443",
+    "loopback_by_name": "GET http://localhost/",
+    "loopback_by_number": "GET http://2130706433/",
+    "loopback_of_ipv6": "GET http://[::1]/",
+    "loopback_in_ipv6": "CONNECT [::ffff:127.0.0.1]:443",
+    "any_address": "CONNECT 0.0.0.0:80",
+    "cloud_metadata": "GET http://169.254.169.254/latest/meta-data/",
+    "private_network": "CONNECT 10.0.0.1:22",
+    "multicast": "CONNECT 224.0.0.1:80",
+    "machine_itself": "CONNECT {own_address}:443",
+    "port_of_the_gateway": "CONNECT 127.0.0.1:{port}",
+}
+
+
+def ask_proxy(name: str) -> object:
+    with socket.create_connection(("127.0.0.1", 3128), 10) as client:
+        client.sendall(f"{PROXY_ATTEMPTS[name].format(**FACTS)} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        said = client.makefile("rb").read().decode()
+    return _refuse(said) if said.startswith("HTTP/1.1 403 ") else said
+
+
 class Refused(Exception):
     """An attempt came to nothing."""
 
@@ -240,7 +264,7 @@ def _refuse(why: str) -> object:
 
 if __name__ == "__main__":
     try:
-        seen = ATTEMPTS[sys.argv[1]]()
+        seen = ask_proxy(sys.argv[1]) if sys.argv[2:] == ["proxy"] else ATTEMPTS[sys.argv[1]]()
     except (OSError, Refused) as error:
         sys.stdout.write(f"refused: {error}")
     else:

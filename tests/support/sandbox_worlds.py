@@ -33,7 +33,7 @@ from support.waiting import DEADLINE_FACTOR, wait_for
 SECRET = "the-secret-of-the-gateway"  # noqa: S105 reason: it opens nothing
 LIMITS = SandboxLimits(memory=300, processes=40, file_size=2)
 TESTS = Path(__file__).parents[1]
-ORDINARY_USER = 65534
+ORDINARY_USER = 1_000_000 + os.getpid()  # nobody else's: the kernel counts the processes of a user
 LIMIT_COMMANDS = {
     "file size": "head -c 9000000 /dev/zero > big; code=$?; wc -c < big; exit $code",
     "memory": "{python} -c 'bytearray(900_000_000)'",
@@ -47,7 +47,7 @@ SETSID = "setsid sh -c 'trap \"\" TERM; echo $$ > pid; while :; do touch alive; 
 class World:
     """A home with secrets, a gateway's stand-in, and the sandbox that is chosen here."""
 
-    def __init__(self, folder: Path, mode: Any) -> None:
+    def __init__(self, folder: Path, mode: Any, network: Any) -> None:
         self.home, self.root = folder / "home", folder / "keepers"
         self.workspace, self.agent_home = self.home / "workspace", self.home / "agent-home"
         for each in (self.home, self.workspace, self.agent_home, self.home / "keepers", folder / "other"):
@@ -59,7 +59,7 @@ class World:
         self._few = asyncio.Semaphore(4)
         self.python = _python_for(os.geteuid())
         read = (Path(sys.base_prefix),) if not self.python.is_relative_to("/usr") else ()
-        self.request = SandboxRequest(mode, "web", LIMITS, self.home, 0, read)
+        self.request = SandboxRequest(mode, network, LIMITS, self.home, 0, read)
         self.sandbox = choose_sandbox(self.request, self.workspace, self.agent_home)
 
     async def run(self, name: str, command: str) -> dict[str, Any]:
@@ -75,17 +75,19 @@ class World:
         confined = self.sandbox.confinement(self.workspace, self.agent_home)
         return LaunchSpec(command, str(self.workspace), env, 60.0, grace=0.5, input=False, sandbox=confined)
 
-    async def attempts(self) -> dict[str, str]:
-        """What every attempt to escape said."""
+    async def attempts(self) -> dict[str, dict[str, str]]:
+        """What every attempt to escape said; with the network `public`, also those through its proxy."""
+        proxied = escape_attempts.PROXY_ATTEMPTS if self.sandbox.network == "public" else ()
         with _surroundings(self.home.parent) as facts:
             (self.workspace / "facts.json").write_text(json.dumps(facts | {"home": str(self.home)}))
             ran = await asyncio.gather(*(self._attempt(name) for name in escape_attempts.ATTEMPTS))
+            asked = await asyncio.gather(*(self._attempt(name, " proxy") for name in proxied))
             assert _victim_lives(facts["victim"]), "an attempt has ended the gateway's stand-in"
-        return dict(ran)
+        return {"attempts": dict(ran), "proxy_attempts": dict(asked)}
 
-    async def _attempt(self, name: str) -> tuple[str, str]:
+    async def _attempt(self, name: str, kind: str = "") -> tuple[str, str]:
         async with self._few:
-            result = await self.run(name, f"{self.python} attempts.py {name}")
+            result = await self.run(f"{name}{kind}".replace(" ", "-"), f"{self.python} attempts.py {name}{kind}")
         return name, result["said"] or str(result)
 
     async def stopped(self) -> dict[str, Any]:
@@ -121,9 +123,18 @@ def _surroundings(folder: Path) -> Iterator[dict[str, Any]]:
     ):
         facts = {"path_socket": path, "abstract_socket": name, "port": api.getsockname()[1], "victim": victim.pid}
         try:
-            yield facts | {"secret": SECRET, "other": str(folder / "other" / "file"), "free_port": free_port()}
+            facts |= {"secret": SECRET, "other": str(folder / "other" / "file"), "free_port": free_port()}
+            yield facts | {"own_address": _own_address()}
         finally:
             victim.kill()
+
+
+def _own_address() -> str:
+    """An address of this machine that others know it by, if it has one: the route to an address for examples."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
+        asking.connect(("192.0.2.1", 9))  # of UDP: nothing is sent
+        return str(asking.getsockname()[0])
+    return "127.0.0.2"
 
 
 def _victim_lives(pid: int) -> bool:
@@ -138,14 +149,14 @@ def _listening(family: int, address: Any) -> Iterator[socket.socket]:
         yield server
 
 
-async def _report(folder: Path, mode: str) -> dict[str, Any]:
-    world = World(folder, mode)
+async def _report(folder: Path, mode: str, network: str) -> dict[str, Any]:
+    world = World(folder, mode, network)
     found: dict[str, Any] = {
         "layer": world.sandbox.layer,
         "network": world.sandbox.network,
         "reason": world.sandbox.reason,
     }
-    found |= {"user": os.geteuid(), "attempts": await world.attempts()}
+    found |= {"user": os.geteuid(), **await world.attempts()}
     if world.sandbox.is_on:
         limits = {name: line.format(python=world.python) for name, line in LIMIT_COMMANDS.items()}
         found["stopped"] = await world.stopped()
@@ -164,7 +175,7 @@ def _python_for(user: int) -> Path:
     return Path(f"/usr/bin/python3.{sys.version_info.minor}")
 
 
-def run_world(name: str, mode: str = "auto") -> dict[str, Any]:
+def run_world(name: str, mode: str = "auto", network: str = "web") -> dict[str, Any]:
     """Run this program in a world: `own` as who runs the tests, `user` as an ordinary one, or `no-namespaces`.
 
     `no-namespaces` refuses mounts and namespaces by a filter of the new process, as Docker does by default.
@@ -175,7 +186,7 @@ def run_world(name: str, mode: str = "auto") -> dict[str, Any]:
         if user != os.geteuid():
             os.chown(folder, user, user)
         filters = [inner_filter(os.uname().machine).hex()] if name == "no-namespaces" else []
-        return _run_program(_python_for(user), user, filters, [str(folder), mode])
+        return _run_program(_python_for(user), user, filters, [str(folder), mode, network])
     finally:
         shutil.rmtree(folder)
 
@@ -203,4 +214,4 @@ def _run_program(python: Path, user: int, filters: Sequence[str], arguments: Seq
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    sys.stdout.write(json.dumps(asyncio.run(_report(Path(sys.argv[1]), sys.argv[2]))))
+    sys.stdout.write(json.dumps(asyncio.run(_report(Path(sys.argv[1]), *sys.argv[2:]))))

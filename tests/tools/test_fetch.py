@@ -19,7 +19,8 @@ from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
 from perdure.tools.blocking_jobs import run_job
-from perdure.tools.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, IpAddress, fetch, fetch_tool
+from perdure.tools.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, fetch, fetch_tool
+from perdure.tools.public_addresses import IpAddress
 from support.certificates import certificate_for
 from support.page_server import PageServer, ServedPage, page_server
 

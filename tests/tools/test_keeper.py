@@ -1,10 +1,11 @@
 """The keeper, a process that owns one command: what it survives, what it inherits, what it writes down.
 
-Drives `tools/keeper/process`, `tools/keeper/program` and `tools/keeper/stored_output`.
+Drives `tools/keeper/process`, `tools/keeper/program`, `tools/keeper/confinement` and `tools/keeper/stored_output`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ from perdure.tools.keeper import (
     CommandUnclaimed,
 )
 from perdure.tools.keeper.directory import RECORD_VERSION, SANDBOX_VERSION
+from perdure.tools.sandbox import Confinement
 from support.keepers import (
     CommandStarter,
     end_all_commands,
@@ -191,6 +193,57 @@ def test_a_keeper_loads_its_own_modules_only() -> None:
     assert {"directory", "process", "stored_output"} <= set(loaded.stdout.split())
     heavy = {"perdure", "typing", "json", "pathlib", "signal", "enum", "asyncio", "ctypes", "confinement"}
     assert not heavy & set(loaded.stdout.split())
+
+
+async def test_killed_bubblewrap_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
+    """In the place of bubblewrap a program that was killed while its child, the later sandbox, waits for it."""
+    prefix = ["/bin/sh", "-c", f"sleep 300 & echo $! > {tmp_path}/child; wait"]
+    sandbox: Confinement = {"layer": "bwrap", "limits": {}, "prefix": prefix, "ruleset": None, "filters": []}
+    await keeper.start_command(root / "a", launch_spec("true", sandbox=sandbox | {"inner_filter": ""}))
+    waiting = int(await eventually("its child waits", lambda: written_in(tmp_path / "child")))
+    wrapper = json.loads((root / "a" / "child").read_text())["pid"]
+    os.kill(wrapper, signal.SIGKILL)
+    assert wait_until_ended(root / "a").signal == signal.SIGKILL
+    assert not is_alive(waiting)
+
+
+def written_in(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def joined_group(folder: Path) -> str:
+    """The process that has joined the only group in a folder."""
+    [made] = folder.glob("command-*")
+    return (made / "cgroup.procs").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "event", "words"),
+    [
+        ("memory.events", "oom_kill 1", "used 300 MB of memory together, which is the limit"),
+        ("pids.events", "max 9", "it had 40 processes and threads, which is the limit"),
+        ("memory.events", "oom_kill 0", ""),
+    ],
+)
+async def test_b183_command_runs_in_a_group_of_its_own_and_its_result_says_which_limit_it_met(
+    root: Path, tmp_path: Path, file: str, event: str, words: str
+) -> None:
+    """The folder stands for the kernel's; the command itself writes there what the kernel would."""
+    group = {"prefix": f"{tmp_path}/command-", "limits": {"pids.max": 40, "memory.max": 300_000_000}}
+    sandbox: Confinement = {
+        "layer": "landlock",
+        "limits": {},
+        "ruleset": None,
+        "filters": [],
+        "control_group": group,
+    }
+    line = f"cd {tmp_path}/command-*; cat pids.max; echo; cat memory.max; echo; echo '{event}' > {file}; exit 1"
+    await keeper.start_command(root / "a", launch_spec(line, sandbox=sandbox))
+    ended = wait_until_ended(root / "a")
+    assert text(root / "a") == "40\n300000000\n"
+    assert words in ended.problem
+    assert bool(ended.problem) == bool(words)
+    assert joined_group(tmp_path) == str(json.loads((root / "a" / "child").read_text())["pid"])
 
 
 # ── once ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """Which addresses are public. Everything else is inside of some network, or might be.
 
-Drives `tools/fetch`.
+Drives `tools/public_addresses`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from perdure.tools.fetch import is_public
+from perdure.tools.public_addresses import is_of_this_machine, is_public
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "192.169.0.1", "100.128.0.1", "2606:4700::1111"]
 NOT_PUBLIC = [
@@ -69,3 +69,12 @@ def test_address_is_public(address: str) -> None:
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_address_is_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("192.0.2.1", False), ("2001:db8::1", False)],
+)
+def test_address_is_of_this_machine(address: str, *, own: bool) -> None:
+    """Addresses of other interfaces are found the same way: `security/test_sandbox_escapes` tries one."""
+    assert is_of_this_machine(ip_address(address)) == own

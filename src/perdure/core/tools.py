@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.entries import ObservedExit
 from perdure.core.messages import SentFile
+from perdure.errors import ToolFailed
 
 ApprovalGuard = Callable[[Mapping[str, Any], str], str]  # gets the arguments of a call and its session key
 ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object"}  # the schema of a tool without one
@@ -24,6 +26,25 @@ def _ignore_file(_: SentFile) -> None: ...
 def _ignore_exit(_: ObservedExit) -> None: ...
 
 
+class ToolCommandResult(Struct, frozen=True):
+    """How a command ended that a tool of one's own has run."""
+
+    exit_code: int | None  # None: a signal has ended it
+    output: str  # the standard output and error, mixed as they came; of a long one, the beginning and the end
+    problem: str = ""  # why it did not end by itself, such as "its time was up"
+
+
+class RunCommand(Protocol):
+    """Runs a shell command for a tool of one's own."""
+
+    async def __call__(self, command: str, *, timeout: float | None = None) -> ToolCommandResult:
+        """Run a command in the conversation's sandbox and workspace, to its end, or for `timeout` seconds."""
+
+
+async def _run_no_command(command: str, *, timeout: float | None = None) -> ToolCommandResult:
+    raise ToolFailed(texts.tool_calls.no_commands_here(command, timeout))
+
+
 class Use(Struct, frozen=True):
     """One use of a tool."""
 
@@ -34,6 +55,7 @@ class Use(Struct, frozen=True):
     report_exit: Callable[[ObservedExit], None] = _ignore_exit
     send_file: Callable[[SentFile], None] = _ignore_file  # the file is sent together with the result
     session_key: str = ""  # of the conversation that the call belongs to
+    run_command: RunCommand = _run_no_command  # for tools of one's own
 
 
 class Tool(Struct, frozen=True):

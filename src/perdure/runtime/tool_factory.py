@@ -23,6 +23,7 @@ from perdure.tools.offline_tools import offline_tools
 from perdure.tools.process_tool import process_tool
 from perdure.tools.sandbox import SandboxInForce, SandboxLimits, SandboxRequest, choose_sandbox
 from perdure.tools.shell import CommandEnvironment, ProcessRecords, shell_tool
+from perdure.tools.tool_commands import give_commands
 from perdure.tools.tool_registry import AskingTools, AskRules, refuse_duplicate_names, refuse_unknown_tools
 
 if TYPE_CHECKING:
@@ -186,7 +187,9 @@ class ToolFactory:
         from perdure.tools.function_tools import as_tool
 
         found = {name: load_object(name, self._settings.home) for name in self._settings.tools.load}
-        return [as_tool(each, name) for name, each in (found | load_entry_points("perdure.tools")).items()]
+        work = self._workplace()
+        found |= load_entry_points("perdure.tools")
+        return [give_commands(as_tool(each, name), work) for name, each in found.items()]
 
     def _mcp_toolboxes(self) -> list[Toolbox]:
         servers = self._settings.tools.mcp

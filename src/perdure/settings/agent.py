@@ -225,7 +225,7 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         Literal["web", "public", "none", "full"],
         Meta(
             description="What sandboxed commands reach of the network: TCP ports 22, 53, 80 and 443 and UDP; "
-            "public addresses alone (not built yet, and refused); nothing; or everything."
+            "those ports of public addresses alone, through a proxy; nothing; or everything."
         ),
     ] = "web"
     sandbox_read: Annotated[
@@ -244,12 +244,17 @@ class ToolsSettings(msgspec.Struct, frozen=True):
         ),
     ] = []
     sandbox_memory: Annotated[
-        PositiveCount, Meta(description="How much memory each process of a sandboxed command may use, in MB.")
+        PositiveCount,
+        Meta(
+            description="How much memory each process of a sandboxed command may use, in MB; with a "
+            "[control group](sandbox.md#limits), all of them together."
+        ),
     ] = 4000
     sandbox_processes: Annotated[
         PositiveCount,
         Meta(
-            description="How many processes and threads sandboxed commands may have at a time; root has no limit."
+            description="How many processes and threads sandboxed commands may have at a time; without a "
+            "[control group](sandbox.md#limits), root has no limit."
         ),
     ] = 512
     sandbox_file_size: Annotated[

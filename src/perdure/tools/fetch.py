@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import zlib
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -19,61 +17,13 @@ from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
 from perdure.tools.blocking_jobs import run_in_thread, run_job
 from perdure.tools.function_tools import tool
+from perdure.tools.public_addresses import IpAddress, is_elsewhere_in_public, look_up
 from perdure.version import __version__
 
 if TYPE_CHECKING:
     import httpx
 
-
-IpAddress = IPv4Address | IPv6Address
 AddressCheck = Callable[[IpAddress], bool]
-
-_GLOBAL_IPV6 = ip_network("2000::/3")  # all global unicast addresses
-_NOT_PUBLIC = (
-    # Older versions of Python take these for global, though they lead inside or through a translator.
-    ip_network("192.0.0.0/24"),  # for protocols; some clouds serve secrets there
-    ip_network("192.88.99.0/24"),  # relays to 6to4
-    ip_network("168.63.129.16/32"),  # the host of a machine in Azure
-    ip_network("2001::/23"),  # for protocols, Teredo among them
-    ip_network("2001:db8::/32"),  # for examples
-    ip_network("2002::/16"),  # 6to4: any address of IPv4, also a private one
-    ip_network("3fff::/20"),  # for examples
-)
-
-
-def is_public(address: IpAddress) -> bool:
-    """Whether this is an address of the public internet, and not a private one in another notation."""
-    if address.version == 6 and address not in _GLOBAL_IPV6:
-        return False  # among others those that hold an IPv4 address: ::ffff:…, ::…, 64:ff9b::…
-    if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
-        return False
-    special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_loopback
-    return address.is_global and not (special or address.is_private or address.is_link_local)
-
-
-async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress]:
-    """The addresses of a host; `ToolFailed` if one of them is not permitted.
-
-    A single forbidden address is enough: otherwise a name with a public and a private address would lead inside
-    whenever the public one does not answer.
-    """
-    found = await run_in_thread(lambda: _addresses(host, port))
-    for address in found:
-        if not permits(address):
-            raise ToolFailed(texts.tool_calls.fetch_not_public(host, str(address)))
-    return found
-
-
-def _addresses(host: str, port: int) -> list[IpAddress]:
-    name = host.rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):  # always this machine, whatever DNS says
-        return [IPv4Address("127.0.0.1"), IPv6Address("::1")]
-    try:
-        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise ToolFailed(texts.tool_calls.fetch_unknown_host(host)) from error
-    return list(dict.fromkeys(ip_address(answer[4][0]) for answer in answers))
-
 
 CONNECT_SECONDS = 10.0
 FETCH_SECONDS = 30.0  # for the whole call
@@ -106,7 +56,7 @@ class FetchedResponse(Struct, frozen=True):
 
 def fetch_tool(*, allow_private: bool = False) -> Tool:
     """`fetch_url`, for the public internet, or for every address that this machine can reach."""
-    permits: AddressCheck = (lambda _: True) if allow_private else is_public
+    permits: AddressCheck = (lambda _: True) if allow_private else is_elsewhere_in_public
 
     @tool(effect=Effect.PURE)
     async def fetch_url(url: Annotated[str, "The address, beginning with http:// or https://."]) -> str:
@@ -116,7 +66,9 @@ def fetch_tool(*, allow_private: bool = False) -> Tool:
     return fetch_url.tool
 
 
-async def fetch(url: str, *, permits: AddressCheck = is_public, timeout: float = FETCH_SECONDS) -> str:
+async def fetch(
+    url: str, *, permits: AddressCheck = is_elsewhere_in_public, timeout: float = FETCH_SECONDS
+) -> str:
     """The readable text of a page; redirects are followed, and checked like the first URL."""
     try:
         async with asyncio.timeout(timeout):
@@ -171,6 +123,22 @@ async def _get(target: httpx.URL, permits: AddressCheck) -> FetchedResponse:
             problems.append(str(error) or type(error).__name__)
             break
     raise ToolFailed(texts.tool_calls.fetch_failed(str(target), problems))
+
+
+async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress]:
+    """The addresses of a host; `ToolFailed` if one of them is not permitted.
+
+    A single forbidden address is enough: otherwise a name with a public and a private address would lead inside
+    whenever the public one does not answer.
+    """
+    try:
+        found = await run_in_thread(lambda: look_up(host, port))
+    except OSError as error:
+        raise ToolFailed(texts.tool_calls.fetch_unknown_host(host)) from error
+    for address in found:
+        if not permits(address):
+            raise ToolFailed(texts.tool_calls.fetch_not_public(host, str(address)))
+    return found
 
 
 async def _ask(target: httpx.URL, address: IpAddress, host: str) -> FetchedResponse:

@@ -187,7 +187,7 @@ def shell_tool(
         limit = environment.timeout if timeout is None else max(0.1, timeout)
         spec = environment.launch_spec(folders, command, limit, readable=False)  # nothing could write to it
         directory = await attach(call_directory(environment.keepers, use.key), spec, environment.status_timeouts)
-        status = await _wait_for_end(directory, spec.cap, use.alive, environment.status_timeouts)
+        status = await follow_command(directory, spec.cap, use.alive, environment.status_timeouts)
         text = await result_text(directory, status, environment.status_timeouts)
         return f"{text}{environment.limit_hint(status, text)}"
 
@@ -225,7 +225,7 @@ async def start_in_background(
     return texts.processes.started(process, notify=notify, patterns=patterns)
 
 
-async def _wait_for_end(
+async def follow_command(
     directory: Path, max_bytes: int, report_activity: Callable[[], None], timeouts: StatusTimeouts
 ) -> CommandStatus:
     """Wait for the end of a command, and report its new output as activity of the turn."""

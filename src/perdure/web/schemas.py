@@ -120,7 +120,7 @@ class SandboxResource(Struct, frozen=True):
     """The sandbox in which commands run."""
 
     layer: Literal["bwrap", "landlock", "off"]
-    network: Literal["web", "none", "full"]
+    network: Literal["web", "public", "none", "full"]
     summary: str  # one sentence, with the reason why it is not a better one; `perdure doctor` tells more
 
 

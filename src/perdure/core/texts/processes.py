@@ -27,6 +27,8 @@ _COMMAND_PROBLEMS = {
     "output": "Its output could not be kept whole ({reason}); what it said after that is missing.",
     "sandbox": "The command was not started: its sandbox could not be made ({reason}).",
     "file_size": "a file grew to {subject} MB, which is the limit: tools.sandbox_file_size",
+    "memory": "its processes used {subject} MB of memory together, which is the limit: tools.sandbox_memory",
+    "processes": "it had {subject} processes and threads, which is the limit: tools.sandbox_processes",
     "survivors": "Some of its processes could not be ended: {subject}.",
 }
 

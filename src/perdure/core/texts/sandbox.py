@@ -9,7 +9,12 @@ _LAYERS = {
     "landlock": "Commands run in a lesser sandbox: Landlock and seccomp, without namespaces",
     "off": "Commands run without a sandbox, and every one of them asks",
 }
-_NETWORKS = {"web": "web ports only", "none": "no network", "full": "the whole network"}
+_NETWORKS = {
+    "web": "web ports only",
+    "public": "web ports of public addresses only, through a proxy",
+    "none": "no network",
+    "full": "the whole network",
+}
 _NAMES = {"bwrap": "bubblewrap", "landlock": "Landlock"}
 
 
@@ -47,8 +52,14 @@ def hint(mode: str) -> str:
     return 'Use a newer kernel, or set tools.sandbox to "auto", which takes the next best.'
 
 
-PUBLIC_NOT_BUILT = 'tools.sandbox_network is "public", and the filtering proxy for it is not built yet.'
-PUBLIC_HINT = 'Set it to "web", which shuts the gateway\'s own port, to "none", or to "full".'
+PUBLIC_NEEDS_BUBBLEWRAP = (
+    'tools.sandbox_network is "public", which needs bubblewrap: without it no command can be given a network of '
+    "its own."
+)
+PUBLIC_HINT = (
+    'Set tools.sandbox to "auto" or "bwrap" and install bubblewrap (apt-get install bubblewrap); or set '
+    'tools.sandbox_network to "web", which shuts the gateway\'s own port, to "none", or to "full".'
+)
 SHOWS_THE_HOME_HINT = (
     "Set tools.directory, tools.sandbox_read and tools.sandbox_write to folders that are apart from the gateway's "
     'home and from the system, or give up the sandbox: tools.sandbox = "off".'
@@ -75,6 +86,11 @@ def reserved(path: str) -> str:
 
 _MODEL_NETWORKS = {
     "web": "of the network they reach TCP ports {ports} only, not servers of their own on other ports",
+    "public": (
+        "of the network they reach TCP ports {ports} of public addresses only, through an HTTP proxy that "
+        "$https_proxy names, which looks names up and answers 403 for every other address; servers of their own "
+        "can be reached on 127.0.0.1"
+    ),
     "none": "they have no network",
     "full": "they reach the network",
 }
@@ -93,6 +109,20 @@ def for_model(layer: str, network: str, ports: Sequence[int]) -> str:
     )
 
 
+# ── what the proxy of `public` answers ──────────────────────────────────────────────────────────────────────
+
+# In the order of a command, because the proxy knows no sentences: its process loads little.
+PROXY_SENTENCES = {
+    "no_listener": "The proxy of the sandbox cannot listen in it: {problem}.\n",
+    "port": "{host}:{port} is refused: commands here reach TCP ports 22, 53, 80 and 443 only.",
+    "address": "{host} ({address}) is refused: it is not elsewhere on the public internet.",
+    "unknown_host": "{host} is not known: its name leads to no address.",
+    "unreachable": "{host} could not be reached: {problem}.",
+    "request": "This is a proxy: it takes CONNECT host:port, or a request for an http:// address.",
+    "busy": "Too many connections at once. Close some of them first.",
+}
+
+
 # ── what remains open ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -104,6 +134,9 @@ def reachable(layer: str, network: str, abi: int, ports: Sequence[int]) -> list[
     if network == "web":
         listed = ", ".join(str(port) for port in ports)
         found += [f"every address on TCP ports {listed}, local ones and cloud metadata included", "UDP"]
+    if network == "public":
+        listed = ", ".join(str(port) for port in ports)
+        found.append(f"every public address on TCP ports {listed}, through a proxy; not this machine's own")
     if network == "full":
         found.append("the whole network, with the gateway's own port")
     if abi < 6:
@@ -118,20 +151,59 @@ def reachable(layer: str, network: str, abi: int, ports: Sequence[int]) -> list[
     return found
 
 
-def limits(layer: str, memory: int, processes: int, file_size: int, *, root: bool) -> list[str]:
-    """The limits of commands, and what holds commands to them."""
+NO_CONTROL_GROUPS = "this process is in none of version 2"
+NO_CONTROLLERS = "it has not both controllers, pids and memory"
+GROUP_HAS_PROCESSES = "it has processes of its own"
+
+
+def not_delegated(group: str) -> str:
+    return f"{group} is not delegated; under systemd, set Delegate=yes and DelegateSubgroup=gateway"
+
+
+def control_group_unusable(group: str, problem: str) -> str:
+    return f"{group} cannot be used: {problem}"
+
+
+def limits(
+    layer: str, memory: int, processes: int, file_size: int, *, root: bool, no_control_group: str
+) -> list[str]:
+    """The limits of commands, and what holds commands to them; `no_control_group` says why no group does."""
     if layer == "off":
         return ["none: commands run without a sandbox"]
-    count = "processes: not limited, because the kernel does not hold root to a limit"
+    size = f"file size: {file_size} MB for each file, by a limit on writing"
+    if not no_control_group:
+        return [
+            f"memory: {memory} MB for all processes of a command together, by a control group",
+            f"processes: {processes} of a command at a time, by a control group",
+            size,
+        ]
+    count = "processes: NOT limited, because the kernel does not hold root to a limit on its processes"
     return [
-        f"memory: {memory} MB for each process, by a limit on its data",
+        f"memory: {memory} MB for each process, by a limit on its data; their sum is not limited",
         count if root else f"processes: {processes} at a time, by a limit on this user",
-        f"file size: {file_size} MB for each file, by a limit on writing",
+        size,
+        f"control groups, which limit a command as a whole, are not used: {no_control_group}",
     ]
 
 
-_MEMORY_WORDS = ("memory", "bad_alloc")
-_PROCESS_WORDS = ("cannot fork", "fork: retry", "resource temporarily unavailable", "can't start new thread")
+# By which programs tell that they met a limit: words of the C library, Python, C++, Go, node, Rust, Java, shells.
+_MEMORY_WORDS = (
+    "cannot allocate memory",
+    "memoryerror",
+    "bad_alloc",
+    "out of memory",
+    "memory exhausted",
+    "memory allocation of",
+    "outofmemoryerror",
+)
+_PROCESS_WORDS = (
+    "cannot fork",
+    "fork: retry",
+    "fork failed",
+    "resource temporarily unavailable",
+    "can't start new thread",
+    "unable to create native thread",
+)
 
 
 def limit_hint(output: str, memory: int, processes: int) -> str:

@@ -33,6 +33,12 @@ def outcome_unknown(why: str) -> str:
     return f"outcome unknown: {why} It may have run. Look before you repeat it."
 
 
+def no_commands_here(command: str, timeout: float | None) -> str:
+    within = f" within {timeout:g} s" if timeout else ""
+    shown = phrases.clip(command, 200)
+    return f"The command `{shown}` cannot be run{within}: only in a gateway a tool can run commands."
+
+
 def timed_out(seconds: float) -> str:
     return f"the call was given up after {seconds:g} s."
 

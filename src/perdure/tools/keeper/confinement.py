@@ -10,11 +10,13 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 
 TYPE_CHECKING = False  # see program.py
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterable
+    from types import ModuleType
 
     from perdure.tools.keeper.directory import RecordFields, fs_encode, loads, read_bytes
 else:
@@ -45,6 +47,8 @@ def exec_confined(
     if sandbox["layer"] == "bwrap":
         line = [*_bubblewrap(sandbox, status_fd), b"--", *line]
     if sandbox["layer"] != "off":
+        if sandbox.get("control_group") is not None:
+            _join_control_group(sandbox["control_group"])
         _limit_resources(sandbox["limits"])
         if sandbox["layer"] == "landlock" and os.geteuid() == 0:
             _drop_capabilities()
@@ -59,10 +63,74 @@ def _bubblewrap(sandbox: RecordFields, status_fd: int | None) -> list[bytes]:
     """The program and its arguments, with the filter that it applies to the command at last."""
     arguments = [fs_encode(word) for word in sandbox["prefix"]]
     arguments += [b"--seccomp", b"%d" % _open_pipe_with(bytes.fromhex(sandbox["inner_filter"]))]
+    if sandbox.get("proxy") is not None:
+        arguments += _load_proxied_network().start_proxy(sandbox["proxy"])
     if status_fd is not None:
         os.set_inheritable(status_fd, True)
         arguments += [b"--json-status-fd", b"%d" % status_fd]
     return arguments
+
+
+def _load_proxied_network() -> ModuleType:
+    """The module that starts a proxy; only a sandbox with the network `public` needs it."""
+    if TYPE_CHECKING:
+        from perdure.tools.keeper import proxied_network
+    else:
+        import proxied_network
+    return proxied_network
+
+
+def make_control_group(sandbox: RecordFields) -> None:
+    """Make the group of a command with its limits, if it is to have one, and note its path in the record."""
+    wanted = sandbox.get("control_group")
+    if wanted is None:
+        return
+    wanted["path"] = f"{wanted['prefix']}{os.getpid()}-{time.monotonic_ns()}"
+    os.mkdir(wanted["path"])  # noqa: PTH102 reason: pathlib is large
+    for name, limit in wanted["limits"].items():
+        _write(f"{wanted['path']}/{name}", b"%d" % limit)
+
+
+def _join_control_group(group: RecordFields) -> None:
+    _write(f"{group['path']}/cgroup.procs", b"%d" % os.getpid())
+
+
+def limit_problem(sandbox: RecordFields) -> list[str] | None:
+    """Which limit of its group a command has met, as the problem of its result; None if it has met none."""
+    group = sandbox.get("control_group")
+    if group is None:
+        return None
+    if _events(f"{group['path']}/memory.events").get(b"oom_kill", 0):
+        return ["memory", str(group["limits"]["memory.max"] // 1_000_000), ""]
+    if _events(f"{group['path']}/pids.events").get(b"max", 0):
+        return ["processes", str(group["limits"]["pids.max"]), ""]
+    return None
+
+
+def remove_control_group(sandbox: RecordFields) -> None:
+    """Remove the group of a command. What the command leaves running keeps it, until the next gateway looks."""
+    group = sandbox.get("control_group")
+    if group is not None:
+        try:
+            os.rmdir(group["path"])  # noqa: PTH106 reason: pathlib is large
+        except OSError:
+            return
+
+
+def _events(path: str) -> dict[bytes, int]:
+    try:
+        lines = [line.split() for line in read_bytes(None, path).splitlines()]
+    except OSError:
+        return {}
+    return {name: int(count) for name, count in lines}
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def _limit_resources(limits: RecordFields) -> None:
@@ -170,6 +238,7 @@ def main(arguments: Iterable[str]) -> None:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (sandbox["descriptors"], hard))
     try:
+        make_control_group(sandbox)
         exec_confined(sandbox, [os.fsencode(word) for word in line], dict(os.environb), None)
     except OSError as error:
         sys.exit(f"{error.strerror}: {line[0]}" if error.filename else f"{error.strerror}")

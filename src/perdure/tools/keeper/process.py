@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perdure.tools.keeper.directory import (
         RECORD_VERSION,
         RecordFields,
-        all_processes,
+        child_processes,
         descendant_processes,
         dumps,
         error_reason,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     from directory import (
         RECORD_VERSION,
-        all_processes,
+        child_processes,
         descendant_processes,
         dumps,
         error_reason,
@@ -131,6 +131,8 @@ class CommandProcess:
         os.set_blocking(self.output_pipe, False)
         failure_reader, failure_fd = os.pipe()
         self.sandbox_status, status_fd = os.pipe()
+        if self.sandbox is not None:
+            load_confinement().make_control_group(self.sandbox)
         self.child_pid = os.fork()
         if not self.child_pid:
             self.exec_command(stdin_fd, output_fd, failure_fd, status_fd)
@@ -273,17 +275,20 @@ class CommandProcess:
             os.close(self.input_fd)
             self.input_fd = None
         # WNOWAIT: until the process is reaped, no other process or session can get its id.
-        if self.ended_at is None and os.waitid(os.P_PID, self.child_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        waited = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if self.ended_at is None and (end := os.waitid(os.P_PID, self.child_pid, waited)):
             self.ended_at = time.monotonic()
             self.result["ended_at"] = now_ms()
             self.drain_output()
+            if self.is_wrapped and end.si_code != os.CLD_EXITED and self.kill_at is None:
+                self.kill_at = self.ended_at  # somebody killed bubblewrap: what it leaves behind is no command
         if self.sandbox is not None:
             self.reap_orphans()
 
     def reap_orphans(self) -> None:
         """Reap processes that have become our children because their parents have ended; not the command."""
-        for pid, found in all_processes():
-            if found[0] == "Z" and found[3] == os.getpid() and pid != self.child_pid:
+        for pid in child_processes():
+            if pid != self.child_pid:
                 os.waitpid(pid, os.WNOHANG)
 
     def requested_grace(self) -> float:
@@ -323,6 +328,10 @@ class CommandProcess:
             if self.sandbox is not None and code in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
                 limit = self.sandbox["limits"]["FSIZE"]
                 self.result["problem"] = self.result["problem"] or ["file_size", str(limit // 1_000_000), ""]
+            if self.sandbox is not None and code:
+                self.result["problem"] = self.result["problem"] or load_confinement().limit_problem(self.sandbox)
+        if self.sandbox is not None:
+            load_confinement().remove_control_group(self.sandbox)
         if self.output is not None:
             self.output.close()
             self.result |= {"seen": self.output.total_bytes, "kept": self.output.stored_bytes}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.errors import ConfigurationError
+from perdure.tools.sandbox.control_group import find_control_group
 from perdure.tools.sandbox.in_force import SandboxInForce, SandboxLayer, SandboxLimits, SandboxNetwork
 from perdure.tools.sandbox.landlock import NETWORK_ABI, TRUNCATE_ABI, landlock_abi
 from perdure.tools.sandbox.launch import confined_launch
@@ -43,9 +44,9 @@ def choose_sandbox(request: SandboxRequest, workspace: Path, agent_home: Path) -
 
     `ConfigurationError` if the one that the operator wants cannot be had, or would show the gateway's secrets.
     """
-    if request.network == "public":
-        raise ConfigurationError(texts.sandbox.PUBLIC_NOT_BUILT, hint=texts.sandbox.PUBLIC_HINT)
     off = _base(request)
+    if request.network == "public" and request.mode in ("landlock", "off"):
+        raise ConfigurationError(texts.sandbox.PUBLIC_NEEDS_BUBBLEWRAP, hint=texts.sandbox.PUBLIC_HINT)
     if request.mode == "off":
         return replace(off, reason=texts.sandbox.SWITCHED_OFF)
     layers: Sequence[SandboxLayer] = ("bwrap", "landlock") if request.mode == "auto" else (request.mode,)
@@ -56,6 +57,9 @@ def choose_sandbox(request: SandboxRequest, workspace: Path, agent_home: Path) -
         if not (problem := _missing(wanted) or _try(wanted, workspace, agent_home)):
             return wanted
         problems.append(texts.sandbox.unavailable(layer, problem))
+        if request.network == "public":
+            problems.append(texts.sandbox.PUBLIC_NEEDS_BUBBLEWRAP)
+            raise ConfigurationError(" ".join(problems), hint=texts.sandbox.PUBLIC_HINT)
     if request.mode != "auto":
         raise ConfigurationError(" ".join(problems), hint=texts.sandbox.hint(request.mode))
     return replace(off, reason=" ".join(problems))
@@ -64,7 +68,7 @@ def choose_sandbox(request: SandboxRequest, workspace: Path, agent_home: Path) -
 def _base(request: SandboxRequest) -> SandboxInForce:
     """Everything about the sandbox but its layer."""
     abi = landlock_abi()
-    network: SandboxNetwork = "full" if request.network == "public" else request.network
+    network: SandboxNetwork = request.network
     if network == "web" and abi < NETWORK_ABI:
         network = "full"
     return SandboxInForce(
@@ -74,12 +78,24 @@ def _base(request: SandboxRequest) -> SandboxInForce:
         request.limits,
         abi,
         shutil.which("bwrap") or "",
-        tuple(port for port in WEB_PORTS if port != request.web_port) if network == "web" else None,
+        _ports(network, request.web_port),
         tuple(path.resolve() for path in request.read),
         tuple(path.resolve() for path in request.write),
         request.home.resolve(),
         os.geteuid(),
+        *find_control_group(),
     )
+
+
+def _ports(network: SandboxNetwork, web_port: int) -> tuple[int, ...] | None:
+    """The TCP ports that commands reach; the proxy of `public` refuses this machine's addresses at all of them."""
+    match network:
+        case "web":
+            return tuple(port for port in WEB_PORTS if port != web_port)
+        case "public":
+            return WEB_PORTS
+        case _:
+            return None
 
 
 def _refuse_unfit_folders(wanted: SandboxInForce, workspace: Path) -> None:
