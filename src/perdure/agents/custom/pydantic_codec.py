@@ -25,10 +25,10 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from perdure.agents.providers.message_codec import (
+from perdure.agents.providers.library_codec import (
     dump_native,
+    encode_answer,
     load_native,
-    to_model_answered,
     tool_call_parts,
     with_call_ids,
 )
@@ -41,7 +41,7 @@ from perdure.core.journal import CallProgress, Entry, ModelAnswered, ToolEnded, 
 
 def encode_response(step: int, response: ModelResponse) -> ModelAnswered:
     """A response as an entry, with everything that the library knows of it, so that a replay returns the same."""
-    entry = to_model_answered(step, response)
+    entry = encode_answer(step, response)
     if len(entry.calls) != len(
         tool_call_parts(response)
     ):  # too many calls: the rest is left out, here and on replay

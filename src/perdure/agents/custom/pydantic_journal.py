@@ -24,7 +24,8 @@ from perdure.agents.custom.pydantic_codec import (
     result_entries,
     tool_result_text,
 )
-from perdure.agents.providers.models import call_failure, environment_secrets
+from perdure.agents.providers.failures import environment_secrets
+from perdure.agents.providers.library_client import call_failure
 from perdure.agents.providers.retries import ask_with_retries
 from perdure.agents.tool_calls import ToolCallRunner
 from perdure.core import texts

@@ -1,6 +1,6 @@
 """What servers say that are only like OpenAI's: read where it can be, and otherwise told in a sentence.
 
-Drives `agents/providers/openai_requests`.
+Drives `agents/providers/openai_chat` and `agents/providers/api_client`.
 """
 
 from __future__ import annotations
