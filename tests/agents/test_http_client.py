@@ -1,4 +1,4 @@
-"""The way to providers over real sockets: connections are used again, proxies are honoured, failures are told apart.
+"""The way to providers over real sockets: connections are used again, proxies honoured, failures told apart.
 
 Drives `agents/providers/http_client`, `http11` and `http_limits`.
 """

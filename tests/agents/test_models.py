@@ -453,7 +453,7 @@ async def test_cancelling_ends_the_request(
 
 
 # As 0.2.0 stored it: the whole response of pydantic-ai.
-SIGNED = {
+SIGNED: dict[str, Any] = {
     "parts": [
         {
             "content": "hm",

@@ -88,7 +88,7 @@ class AnthropicApi(ProviderApi):
         return self._answer_tokens > MAX_UNSTREAMED_TOKENS
 
     def address(self) -> str:
-        return f"{self._base_url}/v1/messages?beta=true"
+        return f"{self._base_url}/v1/messages"
 
     def headers(self) -> Mapping[str, str]:
         lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")

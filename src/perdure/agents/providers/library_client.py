@@ -25,10 +25,10 @@ from pydantic_ai.tools import ToolDefinition
 
 from perdure.agents.api import ModelRequest, PreviewCallback
 from perdure.agents.providers.client import MAX_ANSWER_CHARS, LoadedImages, ModelClient, RequestTooLong
+from perdure.agents.providers.completeness import response_with_end_mark, watch_streams
 from perdure.agents.providers.failures import MAX_ERROR_CHARS, MESSAGE_FIELDS
 from perdure.agents.providers.http_client import ANSWER_LIMITS
 from perdure.agents.providers.library_codec import encode_answer, to_provider_messages
-from perdure.agents.providers.library_completeness import response_with_end_mark, watch_streams
 from perdure.agents.providers.responses import incomplete_answer_error
 from perdure.core import texts
 from perdure.core.context_window import ContextRefusal, parse_refusal

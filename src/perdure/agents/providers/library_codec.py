@@ -24,7 +24,7 @@ from pydantic_ai.models import Model as Provider
 
 from perdure.agents.api import ModelRequest
 from perdure.agents.providers.client import LoadedImages, WireCallIds, shown_images, tool_result_words
-from perdure.agents.providers.library_completeness import require_finish_reason
+from perdure.agents.providers.completeness import require_finish_reason
 from perdure.agents.providers.responses import ProviderResponse, RequestedCall, to_model_answered
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage

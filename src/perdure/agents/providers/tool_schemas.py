@@ -19,8 +19,8 @@ DEFINITION_FIELDS = ("$defs", "definitions")
 NOT_STRICT_FIELDS = frozenset(
     (
         "contains", "default", "maxContains", "maxLength", "maxProperties", "minContains", "minLength",
-        "minProperties", "oneOf", "patternProperties", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
-        "uniqueItems",
+        "minProperties", "oneOf", "patternProperties", "propertyNames", "unevaluatedItems",
+        "unevaluatedProperties", "uniqueItems",
     )
 )  # fmt: skip
 STRICT_FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"))
