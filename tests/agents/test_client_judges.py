@@ -1,7 +1,9 @@
 """Our clients against the libraries of the providers: the same requests, and the same reading of every answer.
 
-Drives `agents/providers`: `openai_chat`, `anthropic_messages`, `tool_schemas`, `known_models`, `responses` and
-`failures`. Where ours differ on purpose, a test says `differs on purpose` and how.
+Drives `agents/providers/openai_chat`, `agents/providers/anthropic_messages`, `agents/providers/tool_schemas`,
+`agents/providers/known_models`, `agents/providers/responses` and `agents/providers/failures`.
+
+Where ours differ on purpose, the name of a test says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Models of real providers, through our clients, against local servers that are as strict as the real ones.
 
-Drives `agents/providers`: `models`, `api_client`, `openai_chat`, `anthropic_messages`, `responses`, `failures` and
-`window_probe`.
+Drives `agents/providers/models`, `agents/providers/api_client`, `agents/providers/openai_chat`,
+`agents/providers/anthropic_messages`, `agents/providers/responses`, `agents/providers/failures` and
+`agents/providers/window_probe`.
 """
 
 from __future__ import annotations

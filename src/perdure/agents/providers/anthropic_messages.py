@@ -94,7 +94,8 @@ class AnthropicApi(ProviderApi):
         lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
         given = (line.partition(":") for line in lines if ":" in line)
         headers = {name.strip(): value.strip() for name, _, value in given}
-        headers |= {"X-Api-Key": self._api_key, "anthropic-version": API_VERSION, "Accept": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._api_key}", "Accept": "application/json"}
+        headers |= {"anthropic-version": API_VERSION}
         return headers | ({"anthropic-beta": BINDING_FEATURE} if self._drops_stale_thoughts else {})
 
     def learn_from_refusal(self, refusal: Refusal) -> bool:
