@@ -612,7 +612,9 @@ def test_answer_of_openai_that_makes_no_sense_is_asked_for_again_as_by_the_libra
     assert ours.failure is not None
     assert theirs.failure is not None
     assert ours.failure[1:] == theirs.failure[1:]
-    assert ours.failure[0] == (texts.providers.GARBLED if status == 200 else texts.providers.SERVER_ERROR)
+    assert ours.failure[0] == (
+        texts.agents.PROVIDER_GARBLED if status == 200 else texts.agents.PROVIDER_SERVER_ERROR
+    )
 
 
 @pytest.mark.parametrize("body", NONSENSE)
@@ -626,4 +628,4 @@ def test_answer_of_anthropic_that_makes_no_sense_differs_on_purpose(provider: Ju
 
     with pytest.raises(ModelCallFailed) as caught:
         asyncio.run(asked())
-    assert (caught.value.message, caught.value.broke_off) == (texts.providers.GARBLED, True)
+    assert (caught.value.message, caught.value.broke_off) == (texts.agents.PROVIDER_GARBLED, True)

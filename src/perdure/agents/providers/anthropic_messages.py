@@ -190,7 +190,7 @@ def _answer_blocks(message: AssistantMessage, ids: WireCallIds) -> list[dict[str
             case CallBlock():
                 call = {"type": "tool_use", "id": next(wire_ids), "name": block.tool_name}
                 written.append(call | {"input": block.arguments})
-    return written or [{"type": "text", "text": texts.providers.EMPTY_MESSAGE}]
+    return written or [{"type": "text", "text": texts.agents.EMPTY_MESSAGE}]
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -262,7 +262,7 @@ class MessageStreamReader(StreamReader):
     def response(self, *, ended: bool) -> ProviderResponse:
         finish = self.finish or ("stop" if ended else None)
         if finish is None:
-            raise incomplete_answer_error(texts.providers.NO_FINISH_REASON)
+            raise incomplete_answer_error(texts.agents.NO_FINISH_REASON)
         *read, written = (self._usage.get(name, 0) for name in USAGE_FIELDS)
         blocks = [block for _, block in sorted(self._blocks.items())]
         reason = FINISH_REASONS.get(finish, finish)

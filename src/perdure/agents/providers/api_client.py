@@ -163,7 +163,7 @@ class ApiClient(ModelClient):
                 shown = text
                 show_preview(shown)
             if len(shown) > MAX_ANSWER_CHARS:
-                raise incomplete_answer_error(texts.providers.answer_too_long(MAX_ANSWER_CHARS))
+                raise incomplete_answer_error(texts.agents.answer_too_long(MAX_ANSWER_CHARS))
             if events.done or reader.has_end:
                 await answer.drain()
                 break

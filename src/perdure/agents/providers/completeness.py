@@ -37,7 +37,7 @@ def require_finish_reason(response: ModelResponse) -> str | None:
     if said or response.provider_url is None or response.provider_name in PROVIDERS_WITHOUT_FINISH_DETAIL:
         return finish or (said if isinstance(said, str) else None)
     if finish is None or finish in INVENTED_FINISH_REASONS:
-        raise incomplete_answer_error(texts.providers.NO_FINISH_REASON)
+        raise incomplete_answer_error(texts.agents.NO_FINISH_REASON)
     return finish
 
 

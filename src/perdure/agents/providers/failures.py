@@ -16,7 +16,7 @@ from perdure.agents.providers.client import RequestTooLong
 from perdure.agents.providers.http_client import ExchangeFailed
 from perdure.core import texts
 from perdure.core.context_window import parse_refusal
-from perdure.core.redaction import redact
+from perdure.core.printable_text import redact
 from perdure.errors import ModelCallFailed
 
 MAX_ERROR_CHARS = 300  # of a provider's own words
@@ -79,7 +79,7 @@ def says_overloaded(*words: object) -> bool:
 
 def refusal_error(refusal: Refusal, model: str, secrets: Sequence[str]) -> ModelCallFailed | RequestTooLong:
     """The error for a provider's refusal, with its status and words but without secrets."""
-    said = provider_message(refusal.body) or texts.providers.NO_REASON_GIVEN
+    said = provider_message(refusal.body) or texts.agents.NO_REASON_GIVEN
     if too_long := parse_refusal(f"{said} {_written(refusal.body)}"):
         return RequestTooLong(too_long)
     status = refusal.status if refusal.status is None or refusal.status >= 400 else None
@@ -99,25 +99,25 @@ def _sentence(kind: FailureKind, said: str, model: str) -> str:
     """Why there is no answer, as a sentence for people."""
     match kind:
         case FailureKind.KEY_REFUSED:
-            return texts.providers.KEY_REFUSED
+            return texts.agents.PROVIDER_KEY_REFUSED
         case FailureKind.UNKNOWN_MODEL:
-            return texts.providers.unknown_model(model)
+            return texts.agents.unknown_model(model)
         case FailureKind.QUOTA_EXHAUSTED:
-            return texts.providers.QUOTA_EXHAUSTED
+            return texts.agents.PROVIDER_QUOTA_EXHAUSTED
         case FailureKind.BUSY:
-            return texts.providers.BUSY
+            return texts.agents.PROVIDER_BUSY
         case FailureKind.SERVER_ERROR:
-            return texts.providers.SERVER_ERROR
+            return texts.agents.PROVIDER_SERVER_ERROR
         case FailureKind.REJECTED | FailureKind.OTHER:
-            return texts.providers.refused(said)
+            return texts.agents.provider_refused(said)
 
 
 def connection_error(error: ExchangeFailed, secrets: Sequence[str]) -> ModelCallFailed:
     """The error for an exchange that failed. Once the request was sent, its answer is an incomplete one."""
     if error.late:
-        reason = texts.providers.TIMED_OUT
+        reason = texts.agents.PROVIDER_TIMED_OUT
     else:
-        reason = texts.providers.INCOMPLETE if error.sent else texts.providers.UNREACHABLE
+        reason = texts.agents.PROVIDER_INCOMPLETE if error.sent else texts.agents.PROVIDER_UNREACHABLE
     said = texts.phrases.first_words(str(error), MAX_ERROR_CHARS)
     return ModelCallFailed(reason, said=redact(said, secrets), broke_off=error.sent)
 
@@ -125,7 +125,7 @@ def connection_error(error: ExchangeFailed, secrets: Sequence[str]) -> ModelCall
 def garbled_answer_error(why: str, secrets: Sequence[str] = ()) -> ModelCallFailed:
     """The error for an answer that makes no sense."""
     said = texts.phrases.first_words(why, MAX_ERROR_CHARS)
-    return ModelCallFailed(texts.providers.GARBLED, said=redact(said, secrets), broke_off=True)
+    return ModelCallFailed(texts.agents.PROVIDER_GARBLED, said=redact(said, secrets), broke_off=True)
 
 
 def provider_message(body: Any) -> str:

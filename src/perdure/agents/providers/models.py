@@ -88,8 +88,8 @@ class ProviderModel:
                 async with asyncio.timeout(self._timeout):
                     return await self._client.ask(request, images, show_preview, silence)
             except TimeoutError as error:
-                late = texts.providers.timed_out_after(self._timeout)
-                raise ModelCallFailed(texts.providers.TIMED_OUT, said=late, again=False) from error
+                late = texts.agents.provider_timed_out_after(self._timeout)
+                raise ModelCallFailed(texts.agents.PROVIDER_TIMED_OUT, said=late, again=False) from error
             except RequestTooLong as error:
                 raise await self._window.learn_from_refusal(request, error.refusal) from error
             except ModelCallFailed as error:

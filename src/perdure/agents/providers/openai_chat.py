@@ -272,7 +272,7 @@ class ChatStreamReader(StreamReader):
             return ProviderResponse("", finish="content_filter", usage=self.usage)
         finish = self.finish or ("stop" if ended else None)
         if finish is None:
-            raise incomplete_answer_error(texts.providers.NO_FINISH_REASON)
+            raise incomplete_answer_error(texts.agents.NO_FINISH_REASON)
         if any(not block.tool_name for block in self._calls.values()):
             raise ValueError("a tool call has no name")
         reason = FINISH_REASONS.get(finish, finish)
@@ -346,5 +346,5 @@ def _stream_refusal(error: Any) -> Refusal:
     status = STATUS_BY_CODE.get(code) or STATUS_BY_CODE.get(kind)
     if status is None and code.isdigit() and 400 <= int(code) < 600:
         status = int(code)
-    body = error if provider_message(error) else texts.providers.STREAM_FAILED
+    body = error if provider_message(error) else texts.agents.STREAM_FAILED
     return Refusal(_failure_kind(status, error), body, status, in_stream=True)

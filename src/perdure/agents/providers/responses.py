@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.journal import ModelAnswered, TokenUsage, ToolCall
-from perdure.core.recovery.tail import STOPPED_FINISH_REASONS
+from perdure.core.recovery.decision import STOPPED_FINISH_REASONS
 from perdure.core.storable_text import make_storable, to_json
 from perdure.errors import ModelCallFailed
 
@@ -45,14 +45,14 @@ def to_model_answered(step: int, response: ProviderResponse) -> ModelAnswered:
     if left_out > 0:
         text = f"{text}\n{texts.tool_calls.too_many(left_out)}".strip()
     if calls and (response.finish or "").lower() in STOPPED_FINISH_REASONS:
-        raise incomplete_answer_error(texts.providers.incomplete_call(str(response.finish)))
+        raise incomplete_answer_error(texts.agents.incomplete_call(str(response.finish)))
     native = response.native if left_out <= 0 else None
     return ModelAnswered(step, text, calls[:MAX_CALLS], response.finish, response.usage, native)
 
 
 def incomplete_answer_error(why: str) -> ModelCallFailed:
     """The failure of a model call whose answer is incomplete."""
-    return ModelCallFailed(texts.providers.INCOMPLETE, said=why, broke_off=True)
+    return ModelCallFailed(texts.agents.PROVIDER_INCOMPLETE, said=why, broke_off=True)
 
 
 def _tool_call(call_id: str, call: RequestedCall) -> ToolCall:
@@ -145,4 +145,4 @@ def plain_blocks(text: str, calls: Iterable[ToolCall]) -> list[Block]:
     """The blocks of a response of which the journal has only the text and the calls."""
     blocks: list[Block] = [TextBlock(text)] if text.strip() else []
     blocks += [CallBlock(call.tool, call.arguments) for call in calls]
-    return blocks or [TextBlock(texts.providers.EMPTY_MESSAGE)]
+    return blocks or [TextBlock(texts.agents.EMPTY_MESSAGE)]
