@@ -392,7 +392,7 @@ def agree(provider: JudgedProvider, api: str, said: bytes, *, streamed: bool = F
 
 @EXAMPLES
 @given(answer=openai_answers())
-def test_whole_answer_of_openai_is_read_as_the_library_reads_it(
+def test_b45_whole_answer_of_openai_is_read_as_the_library_reads_it(
     provider: JudgedProvider, answer: dict[str, Any]
 ) -> None:
     agree(provider, "openai", http_answer(answer))
@@ -400,13 +400,13 @@ def test_whole_answer_of_openai_is_read_as_the_library_reads_it(
 
 @EXAMPLES
 @given(answer=anthropic_answers())
-def test_whole_answer_of_anthropic_is_read_as_the_library_reads_it(
+def test_b45_whole_answer_of_anthropic_is_read_as_the_library_reads_it(
     provider: JudgedProvider, answer: dict[str, Any]
 ) -> None:
     agree(provider, "anthropic", http_answer(answer))
 
 
-def test_what_is_stored_of_an_answer_can_be_read_by_the_library(provider: JudgedProvider) -> None:
+def test_b65_what_is_stored_of_an_answer_can_be_read_by_the_library(provider: JudgedProvider) -> None:
     """So that an agent of pydantic-ai, or an older version, goes on with a turn that our client has begun."""
     answer = {"stop_reason": "end_turn", "usage": {}, "content": [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
@@ -504,13 +504,15 @@ def _block_events(index: int, block: dict[str, Any], draw: st.DrawFn) -> Iterato
 
 @EXAMPLES
 @given(events=openai_streams())
-def test_stream_of_openai_is_read_as_the_library_reads_it(provider: JudgedProvider, events: list[Any]) -> None:
+def test_b69_stream_of_openai_is_read_as_the_library_reads_it(provider: JudgedProvider, events: list[Any]) -> None:
     agree(provider, "openai", http_answer(events, streamed=True), streamed=True)
 
 
 @EXAMPLES
 @given(events=anthropic_streams())
-def test_stream_of_anthropic_is_read_as_the_library_reads_it(provider: JudgedProvider, events: list[Any]) -> None:
+def test_b69_stream_of_anthropic_is_read_as_the_library_reads_it(
+    provider: JudgedProvider, events: list[Any]
+) -> None:
     agree(provider, "anthropic", http_answer(events, streamed=True), streamed=True)
 
 
@@ -562,14 +564,14 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_error_of_openai_means_what_the_library_says(provider: JudgedProvider, status: int) -> None:
+def test_b88_error_of_openai_means_what_the_library_says(provider: JudgedProvider, status: int) -> None:
     for code, said in [*((code, SENTENCES[0]) for code in OPENAI_CODES), *((None, said) for said in SENTENCES)]:
         error = {"message": said, "type": "x", "code": code}
         agree(provider, "openai", http_answer({"error": error}, status=status))
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_error_of_anthropic_means_what_the_library_says(provider: JudgedProvider, status: int) -> None:
+def test_b88_error_of_anthropic_means_what_the_library_says(provider: JudgedProvider, status: int) -> None:
     for kind in ANTHROPIC_TYPES:
         for said in SENTENCES[:4] if kind == "invalid_request_error" else SENTENCES[:1]:
             agree(

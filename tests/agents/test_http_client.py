@@ -159,7 +159,7 @@ async def test_answer_that_fails_tells_that_the_request_was_sent(answer: bytes |
     assert (caught.value.sent, caught.value.late) == (True, late)
 
 
-async def test_answer_in_an_encoding_that_nobody_asked_for_is_refused() -> None:
+async def test_b108_answer_in_an_encoding_that_nobody_asked_for_is_refused() -> None:
     server = ScriptedServer(b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok")
     async with asking(server) as (http, url):
         with pytest.raises(ExchangeFailed, match="compressed by 'br'"):
