@@ -207,6 +207,19 @@ async def test_headers_are_those_that_the_library_sends(api: str) -> None:
     assert named[0]["user-agent"].startswith("perdure/")
 
 
+def test_thought_without_a_signature_differs_on_purpose(provider: JudgedProvider) -> None:
+    """It is left out; the library has the user say it. Anthropic signs every thought."""
+    native = {"provider_name": "anthropic", "parts": [
+        {"part_kind": "thinking", "content": "hm", "provider_name": "anthropic"},
+        {"part_kind": "text", "content": "yes"},
+    ], "kind": "response"}  # fmt: skip
+    messages: list[Message] = [UserMessage("hello"), AssistantMessage("yes", (), native), UserMessage("and?")]
+    ours, theirs = provider.requested_by_both("anthropic", "local", ModelRequest(messages, 1), streamed=False)
+    assert ours["messages"][1] == {"role": "assistant", "content": [{"type": "text", "text": "yes"}]}
+    assert "hm" not in str(ours["messages"])
+    assert "hm" in str(theirs["messages"])
+
+
 # ── schemas ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 PLAIN_SCHEMAS = st.sampled_from(

@@ -166,6 +166,14 @@ async def test_b108_answer_in_an_encoding_that_nobody_asked_for_is_refused() -> 
             await ask(http, url)
 
 
+async def test_header_that_is_not_valid_is_told_without_it() -> None:
+    async with asking(ScriptedServer(OK)) as (http, url):
+        with pytest.raises(ExchangeFailed, match="header that is not valid") as caught:
+            async with http.send("POST", url, {"Authorization": "Bearer sec\nret"}, b"{}"):
+                pass
+    assert not caught.value.sent
+
+
 async def test_nobody_listens() -> None:
     async with asking(ScriptedServer()) as (http, url):
         pass

@@ -8,6 +8,8 @@ Drives `agents/providers/models`, `agents/providers/api_client`, `agents/provide
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -530,6 +532,30 @@ async def test_b65_thoughts_that_cannot_be_read_are_left_out(
     assert sent_kinds(provider) == ["text", "tool_use"]
 
 
+async def test_thoughts_that_are_bound_to_other_words_are_dropped_by_the_provider(
+    provider: LocalProvider, opened: Open, streamed: bool
+) -> None:
+    """Newer models of Anthropic refuse a thought behind a changed prompt; the request is made again at once."""
+    provider.script = [
+        Fails(400, message="The block is bound to a different conversation."),
+        Says("yes"),
+        Says("and"),
+    ]
+    model = opened("anthropic")
+    assert (await respond(model, streamed, asking(*thought(SIGNED)))).text == "yes"
+    assert (await respond(model, streamed, asking(*thought(SIGNED)))).text == "and"
+    asked = [request.body.get("thinking") for request in provider.requests]
+    drop = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    assert asked == [None, drop, drop]
+
+
+async def test_refusal_that_stays_is_told(provider: LocalProvider, opened: Open) -> None:
+    provider.script = [Fails(400, message="The block is bound to a different conversation.")] * 9
+    with pytest.raises(ModelError, match="bound to a different conversation"):
+        await respond(opened("anthropic"), False, asking(*thought(SIGNED)))
+    assert len(provider.requests) == 2
+
+
 async def test_answer_of_words_and_calls_alone_keeps_nothing_more(
     provider: LocalProvider, opened: Open, api: str, streamed: bool
 ) -> None:
@@ -551,6 +577,14 @@ def test_missing_key_is_told_with_what_to_do(name: str, monkeypatch: pytest.Monk
     assert caught.value.hint == f"Set model.api_key, or {variable} in the environment."
 
 
+@pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5"])
+def test_key_that_cannot_be_one_is_told_without_the_key(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="has characters that no key has") as caught:
+        open_model(name, api_key="sec\nret")
+    assert "ret" not in f"{caught.value.message} {caught.value.hint}".replace("environment", "")
+    assert open_model(name, api_key=" secret\n").name == name  # as files often end
+
+
 def test_usual_variable_of_the_provider_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment")
     assert open_model("anthropic:claude-sonnet-5").name == "anthropic:claude-sonnet-5"
@@ -565,6 +599,31 @@ def test_provider_whose_library_is_missing_is_told_with_how_to_install_it() -> N
     with pytest.raises(ConfigurationError) as caught:
         open_model("groq:llama", api_key="x")
     assert "pip install 'pydantic-ai-slim[groq]'" in caught.value.hint
+
+
+WITHOUT_LIBRARIES = """
+import sys
+for name in ("pydantic", "pydantic_ai", "openai", "anthropic", "httpx2"):
+    sys.modules[name] = None  # what Python itself notes for a module that cannot be imported
+from perdure.agents.providers.models import open_model
+from perdure.errors import ConfigurationError
+for name in ("openai:gpt-5", "anthropic:claude-sonnet-5", "google:gemini", "openai-responses:gpt-5"):
+    try:
+        print(open_model(name, api_key="x").name)
+    except ConfigurationError as error:
+        print(error.message, error.hint)
+"""
+
+
+def test_without_the_libraries_only_other_providers_are_missing() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_LIBRARIES], capture_output=True, text=True, check=True)
+    missing = "needs a library that is not installed: pydantic_ai Install it: pip install"
+    assert done.stdout.splitlines() == [
+        "openai:gpt-5",
+        "anthropic:claude-sonnet-5",
+        f"the model 'google:gemini' {missing} 'pydantic-ai-slim[google]'",
+        f"the model 'openai-responses:gpt-5' {missing} 'perdure[openai]'",
+    ]
 
 
 def test_window_of_a_known_model_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

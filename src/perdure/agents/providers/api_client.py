@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -142,7 +143,7 @@ class ApiClient(ModelClient):
             if not 200 <= answer.status < 300:
                 content = decode_body(await answer.read())
                 raise RefusedAnswer(self._api.refusal(answer.status, answer.headers, content))
-            if streamed and "json" not in answer.headers.get("content-type", ""):
+            if streamed:
                 return await self._read_stream(answer, show_preview)
             return self._read_whole(await answer.read())
 
@@ -157,16 +158,21 @@ class ApiClient(ModelClient):
 
     async def _read_stream(self, answer: HttpAnswer, show_preview: PreviewCallback | None) -> ProviderResponse:
         events, reader, shown = EventDecoder(), self._api.open_stream(), ""
-        async for piece in answer.pieces():
-            self._add_events(events, piece, reader)
-            if show_preview is not None and len(text := reader.text) > len(shown):
-                shown = text
-                show_preview(shown)
-            if len(shown) > MAX_ANSWER_CHARS:
-                raise incomplete_answer_error(texts.agents.answer_too_long(MAX_ANSWER_CHARS))
-            if events.done or reader.has_end:
-                await answer.drain()
-                break
+        async with aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                if events.is_new and piece.lstrip().startswith(b"{"):  # the server does not stream
+                    return self._read_whole(piece + b"".join([rest async for rest in pieces]))
+                self._add_events(events, piece, reader)
+                text = reader.text
+                if len(text) > MAX_ANSWER_CHARS:
+                    raise incomplete_answer_error(texts.agents.answer_too_long(MAX_ANSWER_CHARS))
+                if show_preview is not None and len(text) > len(shown):
+                    shown = text
+                    show_preview(shown)
+                if events.done or reader.has_end:
+                    break
+        if events.done or reader.has_end:
+            await answer.drain()
         try:
             return reader.response(ended=events.done or reader.has_end)
         except ValueError as error:

@@ -14,12 +14,14 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self.done = False
+        self.is_new = True  # nothing was decoded yet
         self._rest = b""
         self._data: list[bytes] = []
         self._after_cr = False  # a line has ended with CR; an LF that follows belongs to it
 
     def decode(self, read: bytes) -> Iterator[Any]:
         """The data of the events that have become complete; ValueError for data that is no JSON."""
+        self.is_new = False
         for line in self._lines(read):
             field, _, value = line.partition(b":")
             if field == b"data":
@@ -45,5 +47,5 @@ class EventDecoder:
 def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"a piece of the answer is no JSON: {error}") from error

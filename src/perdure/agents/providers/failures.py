@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Any
 
@@ -145,7 +144,7 @@ def decode_body(content: bytes) -> Any:
     """The body of an answer: decoded, or as text if it is no JSON."""
     try:
         return json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return content.decode(errors="replace")
 
 
@@ -158,6 +157,8 @@ def requested_wait(headers: Mapping[str, str], now: datetime | None = None) -> f
             continue
         if 0 <= seconds < float("inf"):
             return seconds
+    from email.utils import parsedate_to_datetime  # rarely needed, and it brings much with it
+
     try:
         until = parsedate_to_datetime(headers.get("retry-after", ""))
     except (ValueError, TypeError):

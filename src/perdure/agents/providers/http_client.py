@@ -9,7 +9,7 @@ import asyncio
 import base64
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -60,7 +60,7 @@ class HttpAnswer:
             ANSWER_LIMITS, self.headers.get("content-type", ""), self.headers.get("content-encoding", "")
         )
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes]:
         """The body, decompressed, as it comes; `ExchangeFailed` if it breaks off or is too large."""
         while True:
             try:
@@ -105,8 +105,9 @@ class ProviderHttp:
         route, connection = await self._connect(url)
         answer: HttpAnswer | None = None
         try:
+            request = _head(method, url, route, headers, len(body))
             try:
-                await connection.send(_head(method, url, route, headers, len(body)), _pieces(body))
+                await connection.send(request, _pieces(body))
                 async with asyncio.timeout(silence_seconds):
                     head = await connection.read_head()
                 answer = HttpAnswer(head, connection, silence_seconds)
@@ -164,17 +165,15 @@ def _head(method: str, url: str, route: _Route, headers: Mapping[str, str], size
     given = dict(headers) | (
         {"Authorization": _basic_credentials(parts)} if parts.username or parts.password else {}
     )
-    return h11.Request(
-        method=method,
-        target=f"{route.target_prefix}{target}",
-        headers=[
-            ("Host", authority),
-            ("Accept-Encoding", ACCEPTED_ENCODING),
-            ("Content-Length", str(size)),
-            *given.items(),
-            *route.headers,
-        ],
-    )
+    fixed = [("Host", authority), ("Accept-Encoding", ACCEPTED_ENCODING), ("Content-Length", str(size))]
+    try:
+        return h11.Request(
+            method=method,
+            target=f"{route.target_prefix}{target}",
+            headers=[*fixed, *given.items(), *route.headers],
+        )
+    except (h11.LocalProtocolError, UnicodeError):  # which would repeat the header, and that may be a key
+        raise ExchangeFailed(ValueError("the request has a header that is not valid"), sent=False) from None
 
 
 async def _pieces(body: bytes) -> AsyncGenerator[bytes]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 DEFAULT_WINDOW_TOKENS = 128_000  # of an unknown model
 IMAGE_REFUSAL_STATUSES = (400, 404, 413, 415, 422)  # of providers that do not take a picture
 OPENAI_KINDS = ("openai", "openai-chat")
+OUR_EXTRAS = {"openai-responses": "perdure[openai]"}  # which also say the versions that we know
 LIBRARY_COMMAND = re.compile(r"pip install \"?'?([\w\[\]-]+)")  # in the words of a library that misses another
 
 
@@ -150,18 +151,17 @@ def _address(variable: str, base_url: str | None, usual: str) -> str:
 
 
 def _openai_key(name: str, base_url: str | None, api_key: str | None) -> str:
-    if base_url or os.environ.get("OPENAI_BASE_URL"):
-        return api_key or os.environ.get("OPENAI_API_KEY") or "none"  # many local servers need none
-    return _key(name, "OPENAI_API_KEY", api_key)
+    is_other = base_url or os.environ.get("OPENAI_BASE_URL")
+    return _key(name, "OPENAI_API_KEY", api_key, "none" if is_other else "")  # many local servers need none
 
 
-def _key(name: str, variable: str, api_key: str | None) -> str:
-    key = api_key or os.environ.get(variable)
+def _key(name: str, variable: str, api_key: str | None, usual: str = "") -> str:
+    key = (api_key or os.environ.get(variable) or usual).strip()
+    hint = f"Set model.api_key, or {variable} in the environment."
     if not key:
-        raise ConfigurationError(
-            f"the model {name!r} needs a key, and there is none",
-            hint=f"Set model.api_key, or {variable} in the environment.",
-        )
+        raise ConfigurationError(f"the model {name!r} needs a key, and there is none", hint=hint)
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigurationError(f"the key of the model {name!r} has characters that no key has", hint=hint)
     return key
 
 
@@ -174,9 +174,10 @@ def _open_library_client(
 
         return open_library_client(name, base_url, api_key, secrets)
     except ImportError as error:
-        missing = getattr(error.__cause__, "name", None) or error.name or name.partition(":")[0]
+        missing = getattr(error.__cause__, "name", None) or error.name or "pydantic_ai"
         named = LIBRARY_COMMAND.search(str(error))
-        wanted = named[1] if named else f"pydantic-ai-slim[{name.partition(':')[0]}]"
+        kind = name.partition(":")[0]
+        wanted = named[1] if named else OUR_EXTRAS.get(kind) or f"pydantic-ai-slim[{kind}]"
         raise ConfigurationError(
             f"the model {name!r} needs a library that is not installed: {missing}",
             hint=f"Install it: pip install '{wanted}'",
