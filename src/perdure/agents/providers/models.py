@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from perdure.agents.api import ModelRequest, PreviewCallback
@@ -170,6 +171,7 @@ def _open_library_client(
 ) -> ModelClient:
     """A client of a provider that only pydantic-ai knows."""
     try:
+        import_module("pydantic_ai")  # first, so that it is what is named if it is missing
         from perdure.agents.providers.library_client import open_library_client
 
         return open_library_client(name, base_url, api_key, secrets)
