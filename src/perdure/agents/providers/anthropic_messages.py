@@ -36,7 +36,7 @@ from perdure.core.journal import TokenUsage
 
 BASE_URL = "https://api.anthropic.com"
 PROVIDER_NAME = "anthropic"
-API_VERSION = "2023-06-01"
+API_VERSION = "2026-10-21"
 MAX_UNSTREAMED_TOKENS = (
     21_333  # a longer answer may take more than ten minutes, and connections do not last as long
 )
