@@ -608,7 +608,7 @@ def test_error_inside_a_stream_means_what_the_library_says(provider: JudgedProvi
 @pytest.mark.parametrize(
     "header",
     ["Retry-After: 7\r\n", "retry-after-ms: 1500\r\n", "Retry-After: -1\r\n", "Retry-After: soon\r\n",
-     "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n", ""],
+     "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\nDate: Thu, 22 Oct 2015 07:28:00 GMT\r\n", ""],
 )  # fmt: skip
 def test_wait_that_a_provider_asks_for_is_the_same(provider: JudgedProvider, api: str, header: str) -> None:
     agree(provider, api, http_answer({"error": {"message": "Slow down."}}, status=429, headers=header))

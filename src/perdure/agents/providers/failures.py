@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
@@ -148,7 +147,7 @@ def decode_body(content: bytes) -> Any:
         return content.decode(errors="replace")
 
 
-def requested_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+def requested_wait(headers: Mapping[str, str]) -> float | None:
     """How many seconds a provider asks us to wait, by `retry-after-ms` or `Retry-After`; None: it does not say."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -159,12 +158,11 @@ def requested_wait(headers: Mapping[str, str], now: datetime | None = None) -> f
             return seconds
     from email.utils import parsedate_to_datetime  # rarely needed, and it brings much with it
 
-    try:
-        until = parsedate_to_datetime(headers.get("retry-after", ""))
+    try:  # both by the provider's clock
+        until, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("retry-after", "date"))
+        return max(0.0, (until - now).total_seconds())
     except (ValueError, TypeError):
         return None
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, (until - (now or datetime.now(UTC))).total_seconds())
 
 
 def environment_secrets() -> list[str]:
