@@ -26,7 +26,7 @@ def _our_way(url: str) -> Model:
 def _as_they_come(url: str) -> Model:
     client = AsyncClient(limits=Limits(max_connections=None, max_keepalive_connections=100))
     provider = OpenAICompatibleProvider("openai", base_url=url, api_key="local-key", http_client=client)
-    return ProviderModel("openai:constant", OpenAIChatModel("constant", provider=provider), client=client)
+    return ProviderModel("openai:constant", OpenAIChatModel("constant", provider=provider))
 
 
 class BareLoop:

@@ -6,10 +6,11 @@ import asyncio
 import select
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from typing import Any, cast
 
 import h11
+from msgspec import Struct
 
 MAX_IDLE_SECONDS = 15.0  # after which an idle connection is not used again
 WRITE_TIMEOUT_SECONDS = 30.0  # without progress in writing to the server
@@ -17,15 +18,31 @@ CHUNK_BYTES = 65536  # written at once
 MAX_BUFFERED_BYTES = 4 * CHUNK_BYTES  # received and not yet read, before reading is paused
 
 
+class ProxyTunnel(Struct, frozen=True):
+    """A proxy that passes bytes on to a server, without reading them."""
+
+    host: str
+    port: int
+    make_tls_context: Callable[[], ssl.SSLContext] | None = None  # of the connection to the proxy itself
+    headers: tuple[tuple[str, str], ...] = ()
+
+
 class ConnectionPool:
     """The idle connections to one server."""
 
-    def __init__(self, host: str, port: int, make_tls_context: Callable[[], ssl.SSLContext] | None = None) -> None:
-        """`make_tls_context` is called once, for the first connection; None: no TLS."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        make_tls_context: Callable[[], ssl.SSLContext] | None = None,
+        tunnel: ProxyTunnel | None = None,
+    ) -> None:
+        """`make_tls_context` is called once, for the first connection; None: no TLS, and no tunnel."""
         self._host = host
         self._port = port
         self._make_tls_context = make_tls_context
         self._tls_context: ssl.SSLContext | None = None
+        self._tunnel = tunnel
         self._idle: list[HttpConnection] = []
 
     async def connect(self, timeout_seconds: float | None) -> HttpConnection:
@@ -35,12 +52,10 @@ class ConnectionPool:
             if connection.is_fresh:
                 return connection
             connection.abort()
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_seconds):
-            _, connection = await loop.create_connection(
-                HttpConnection, self._host, self._port, **self._tls_options()
-            )
-        return connection
+            if self._tunnel is not None:
+                return await self._connect_through(self._tunnel)
+            return await _connect(self._host, self._port, self._server_tls())
 
     def release(self, connection: HttpConnection) -> None:
         """Keep a connection for the next request, and close those that were idle for too long."""
@@ -55,12 +70,32 @@ class ConnectionPool:
         while self._idle:
             self._idle.pop().abort()
 
-    def _tls_options(self) -> dict[str, Any]:
-        if self._make_tls_context is None:
-            return {}
-        if self._tls_context is None:
+    def _server_tls(self) -> ssl.SSLContext | None:
+        if self._tls_context is None and self._make_tls_context is not None:
             self._tls_context = self._make_tls_context()
-        return {"ssl": self._tls_context, "happy_eyeballs_delay": 0.25}
+        return self._tls_context
+
+    async def _connect_through(self, tunnel: ProxyTunnel) -> HttpConnection:
+        """A connection whose bytes a proxy passes on; TLS begins inside it, so the proxy cannot read them."""
+        to_proxy = tunnel.make_tls_context() if tunnel.make_tls_context else None
+        proxy = await _connect(tunnel.host, tunnel.port, to_proxy)
+        try:
+            await proxy.request_tunnel(format_authority(self._host, self._port), tunnel.headers)
+            return await proxy.begin_tls(cast("ssl.SSLContext", self._server_tls()), self._host)
+        except BaseException:  # reason: half a tunnel must not be left open
+            proxy.abort()
+            raise
+
+
+async def _connect(host: str, port: int, tls_context: ssl.SSLContext | None) -> HttpConnection:
+    options: dict[str, Any] = {"ssl": tls_context, "happy_eyeballs_delay": 0.25} if tls_context else {}
+    _, connection = await asyncio.get_running_loop().create_connection(HttpConnection, host, port, **options)
+    return connection
+
+
+def format_authority(host: str, port: int) -> str:
+    """A host and its port as a request names them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class HttpConnection(asyncio.Protocol):
@@ -209,9 +244,30 @@ class HttpConnection(asyncio.Protocol):
             raise EOFError("the connection was closed")  # noqa: TRY004 reason: it is no wrong type
         return event
 
+    async def request_tunnel(self, authority: str, headers: Sequence[tuple[str, str]]) -> None:
+        """Ask the proxy at the other end to connect to a server; OSError if it refuses."""
+        request = h11.Request(method="CONNECT", target=authority, headers=[("Host", authority), *headers])
+        await self.send(request, _no_body())
+        answer = await self.read_head()
+        if not 200 <= answer.status_code < 300:
+            reason = bytes(answer.reason).decode(errors="replace")
+            raise ConnectionRefusedError(f"the proxy refused to connect: {answer.status_code} {reason}".strip())
+
+    async def begin_tls(self, context: ssl.SSLContext, host: str) -> HttpConnection:
+        """Begin TLS with whoever is at the other end now; returns the connection inside it."""
+        inner = HttpConnection()
+        loop = asyncio.get_running_loop()
+        transport = await loop.start_tls(self._transport, inner, context, server_hostname=host)
+        inner.connection_made(cast("asyncio.BaseTransport", transport))
+        return inner
+
     def abort(self) -> None:
         self._closed = True
         self._transport.abort()
+
+
+async def _no_body() -> AsyncGenerator[bytes]:
+    yield b""
 
 
 def failure_reason(error: BaseException) -> str:

@@ -1,24 +1,26 @@
-"""Models of real providers, through their real SDKs, against local servers that are as strict as the real ones.
+"""Models of real providers, through our clients, against local servers that are as strict as the real ones.
 
-Drives `agents/providers/models`, `agents/providers/message_codec` and `agents/providers/window_probe`.
+Drives `agents/providers/models`, `agents/providers/api_client`, `agents/providers/openai_chat`,
+`agents/providers/anthropic_messages`, `agents/providers/responses`, `agents/providers/failures` and
+`agents/providers/window_probe`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, get_args
 
 import pytest
-from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from perdure.agents.api import ModelRequest
-from perdure.agents.providers import message_codec
-from perdure.agents.providers.models import MAX_ANSWER_CHARS, ProviderModel, open_model
+from perdure.agents.providers.client import MAX_ANSWER_CHARS
+from perdure.agents.providers.models import ProviderModel, open_model
+from perdure.agents.providers.responses import MAX_ARGUMENT_BYTES, MAX_CALLS
 from perdure.agents.providers.retries import MAX_INCOMPLETE_RETRIES, MAX_REQUESTS, ask_with_retries
 from perdure.agents.providers.window_probe import MAX_PROBES
 from perdure.core import texts
@@ -174,18 +176,6 @@ async def test_b64_conversation_with_notes_and_results_is_taken_by_every_provide
     sent = str(provider.requests[0].messages)
     for text in ("in short", "first", "second", "outcome unknown", "cut off", "seen", texts.phrases.NO_OUTPUT):
         assert text in sent, text
-
-
-async def test_request_is_the_one_that_the_sdk_would_make(
-    provider: LocalProvider, opened: Open, streamed: bool
-) -> None:
-    alike = OpenAICompatibleProvider("openai", base_url=provider.openai_url, api_key=provider.key)
-    theirs = ProviderModel("openai:local", OpenAIChatModel("local", provider=alike))
-    for model in (opened("openai"), theirs):
-        await respond(model, streamed, asking(*TOLD))
-    await theirs.close()
-    ours, made_by_sdk = provider.requests
-    assert ours.body == made_by_sdk.body
 
 
 async def test_arguments_that_are_no_json_come_back_as_a_problem(
@@ -433,16 +423,16 @@ async def test_flood_within_bounds_is_taken_whole(
 async def test_more_calls_than_allowed_are_left_out_and_told(
     provider: LocalProvider, opened: Open, api: str
 ) -> None:
-    provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(message_codec.MAX_CALLS + 3)])]
+    provider.script = [Says(calls=[Wish("look", {"at": str(n)}) for n in range(MAX_CALLS + 3)])]
     answer = await respond(opened(api), streamed=False)
-    assert len(answer.calls) == message_codec.MAX_CALLS
+    assert len(answer.calls) == MAX_CALLS
     assert texts.tool_calls.too_many(3) in answer.text
 
 
 async def test_arguments_that_are_too_large_come_back_as_a_problem(
     provider: LocalProvider, opened: Open, api: str
 ) -> None:
-    provider.script = [Says(calls=[Wish("look", {"at": "x" * (message_codec.MAX_ARGUMENT_BYTES + 1)})])]
+    provider.script = [Says(calls=[Wish("look", {"at": "x" * (MAX_ARGUMENT_BYTES + 1)})])]
     [call] = (await respond(opened(api), streamed=False)).calls
     assert call.arguments == {}
     assert "smaller pieces" in call.problem
@@ -465,50 +455,112 @@ async def test_cancelling_ends_the_request(
 # ── what a provider wants back ──────────────────────────────────────────────────────────────────────────────
 
 
-def thoughtful(provider_name: str) -> ModelResponse:
-    return ModelResponse(
-        [
-            ThinkingPart("hm", signature="signed", provider_name=provider_name),
-            TextPart("Let me see."),
-            ToolCallPart("look", {"at": "a"}, "theirs"),
-        ],
-        provider_name=provider_name,
-        finish_reason="tool_call",
-    )
+# As 0.2.0 stored it: the whole response of pydantic-ai.
+SIGNED: dict[str, Any] = {
+    "parts": [
+        {
+            "content": "hm",
+            "id": None,
+            "signature": "signed",
+            "provider_name": "anthropic",
+            "provider_details": None,
+            "part_kind": "thinking",
+        },
+        {
+            "content": "Let me see.",
+            "id": None,
+            "provider_name": None,
+            "provider_details": None,
+            "part_kind": "text",
+        },
+        {
+            "tool_name": "look",
+            "args": {"at": "a"},
+            "tool_call_id": "theirs",
+            "tool_kind": None,
+            "id": None,
+            "provider_name": None,
+            "provider_details": None,
+            "part_kind": "tool-call",
+        },
+    ],
+    "usage": {"input_tokens": 3, "output_tokens": 4, "details": {}},
+    "model_name": "local",
+    "timestamp": "2025-11-05T12:00:00Z",
+    "kind": "response",
+    "provider_name": "anthropic",
+    "provider_url": "https://api.anthropic.com",
+    "provider_details": {"finish_reason": "tool_use"},
+    "provider_response_id": "msg_1",
+    "finish_reason": "tool_call",
+}
 
 
-async def test_thoughts_go_back_to_the_provider_that_signed_them(provider: LocalProvider, opened: Open) -> None:
-    answer = message_codec.to_model_answered(1, thoughtful("anthropic"))
-    assert answer.native is not None
-    told: list[Message] = [
+def thought(native: dict[str, Any]) -> list[Message]:
+    """A turn with a response whose native form is this."""
+    return [
         UserMessage("hello"),
-        AssistantMessage(answer.text, answer.calls, answer.native),
+        AssistantMessage("Let me see.", CALLS[:1], native),
         ToolMessage("c1.1", "look", "seen", "ok"),
     ]
+
+
+def sent_kinds(provider: LocalProvider) -> list[str]:
+    return [block["type"] for block in provider.requests[-1].messages[1]["content"]]
+
+
+async def test_b65_thoughts_of_an_older_version_go_back_to_the_provider_that_signed_them(
+    provider: LocalProvider, opened: Open, streamed: bool
+) -> None:
+    await respond(opened("anthropic"), streamed, asking(*thought(SIGNED)))
+    assert sent_kinds(provider) == ["thinking", "text", "tool_use"]
+    assert provider.requests[-1].messages[1]["content"][0]["signature"] == "signed"
+    await respond(opened("openai"), streamed, asking(*thought(SIGNED)))
+    assert provider.requests[-1].messages[2]["content"] == "Let me see."
+    assert "hm" not in str(provider.requests[-1].messages)
+
+
+@pytest.mark.parametrize(
+    "garbled",
+    [{"parts": [{"part_kind": "telepathy"}]}, {"parts": SIGNED["parts"][:2]}],
+    ids=["unknown", "no call"],
+)
+async def test_b65_thoughts_that_cannot_be_read_are_left_out(
+    provider: LocalProvider, opened: Open, garbled: dict[str, Any]
+) -> None:
+    await respond(opened("anthropic"), False, asking(*thought(SIGNED | garbled)))
+    assert sent_kinds(provider) == ["text", "tool_use"]
+
+
+async def test_thoughts_that_are_bound_to_other_words_are_dropped_by_the_provider(
+    provider: LocalProvider, opened: Open, streamed: bool
+) -> None:
+    """Newer models of Anthropic refuse a thought behind a changed prompt; the request is made again at once."""
+    provider.script = [
+        Fails(400, message="The block is bound to a different conversation."),
+        Says("yes"),
+        Says("and"),
+    ]
     model = opened("anthropic")
-    kinds = [
-        type(part).__name__ for part in message_codec.to_provider_messages(asking(*told), model._provider)[1].parts
-    ]
-    assert kinds == ["ThinkingPart", "TextPart", "ToolCallPart"]
-    other = opened("openai")
-    kinds = [
-        type(part).__name__ for part in message_codec.to_provider_messages(asking(*told), other._provider)[1].parts
-    ]
-    assert kinds == ["TextPart", "ToolCallPart"]
+    assert (await respond(model, streamed, asking(*thought(SIGNED)))).text == "yes"
+    assert (await respond(model, streamed, asking(*thought(SIGNED)))).text == "and"
+    asked = [request.body.get("thinking") for request in provider.requests]
+    drop = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    assert asked == [None, drop, drop]
 
 
-async def test_b65_thoughts_that_a_newer_library_cannot_read_are_left_out(opened: Open) -> None:
-    answer = message_codec.to_model_answered(1, thoughtful("anthropic"))
-    garbled = (answer.native or {}) | {"parts": [{"part_kind": "telepathy"}]}
-    told: list[Message] = [UserMessage("hello"), AssistantMessage("Let me see.", answer.calls, garbled)]
-    told.append(ToolMessage("c1.1", "look", "seen", "ok"))
-    messages = message_codec.to_provider_messages(asking(*told), opened("anthropic")._provider)
-    assert [type(part).__name__ for part in messages[1].parts] == ["TextPart", "ToolCallPart"]
+async def test_refusal_that_stays_is_told(provider: LocalProvider, opened: Open) -> None:
+    provider.script = [Fails(400, message="The block is bound to a different conversation.")] * 9
+    with pytest.raises(ModelError, match="bound to a different conversation"):
+        await respond(opened("anthropic"), False, asking(*thought(SIGNED)))
+    assert len(provider.requests) == 2
 
 
-def test_answer_of_words_and_calls_alone_keeps_nothing_more() -> None:
-    plain = ModelResponse([TextPart("hi"), ToolCallPart("look", {"at": "a"}, "theirs")], finish_reason="stop")
-    assert message_codec.to_model_answered(1, plain).native is None
+async def test_answer_of_words_and_calls_alone_keeps_nothing_more(
+    provider: LocalProvider, opened: Open, api: str, streamed: bool
+) -> None:
+    provider.script = [Says("hi", calls=[Wish("look", {"at": "a"})])]
+    assert (await respond(opened(api), streamed)).native is None
 
 
 # ── which one ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -525,6 +577,14 @@ def test_missing_key_is_told_with_what_to_do(name: str, monkeypatch: pytest.Monk
     assert caught.value.hint == f"Set model.api_key, or {variable} in the environment."
 
 
+@pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-sonnet-5"])
+def test_key_that_cannot_be_one_is_told_without_the_key(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="has characters that no key has") as caught:
+        open_model(name, api_key="sec\nret")
+    assert "ret" not in f"{caught.value.message} {caught.value.hint}".replace("environment", "")
+    assert open_model(name, api_key=" secret\n").name == name  # as files often end
+
+
 def test_usual_variable_of_the_provider_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment")
     assert open_model("anthropic:claude-sonnet-5").name == "anthropic:claude-sonnet-5"
@@ -539,6 +599,31 @@ def test_provider_whose_library_is_missing_is_told_with_how_to_install_it() -> N
     with pytest.raises(ConfigurationError) as caught:
         open_model("groq:llama", api_key="x")
     assert "pip install 'pydantic-ai-slim[groq]'" in caught.value.hint
+
+
+WITHOUT_LIBRARIES = """
+import sys
+for name in ("pydantic", "pydantic_ai", "openai", "anthropic", "httpx2"):
+    sys.modules[name] = None  # what Python itself notes for a module that cannot be imported
+from perdure.agents.providers.models import open_model
+from perdure.errors import ConfigurationError
+for name in ("openai:gpt-5", "anthropic:claude-sonnet-5", "google:gemini", "openai-responses:gpt-5"):
+    try:
+        print(open_model(name, api_key="x").name)
+    except ConfigurationError as error:
+        print(error.message, error.hint)
+"""
+
+
+def test_without_the_libraries_only_other_providers_are_missing() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_LIBRARIES], capture_output=True, text=True, check=True)
+    missing = "needs a library that is not installed: pydantic_ai Install it: pip install"
+    assert done.stdout.splitlines() == [
+        "openai:gpt-5",
+        "anthropic:claude-sonnet-5",
+        f"the model 'google:gemini' {missing} 'pydantic-ai-slim[google]'",
+        f"the model 'openai-responses:gpt-5' {missing} 'perdure[openai]'",
+    ]
 
 
 def test_window_of_a_known_model_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

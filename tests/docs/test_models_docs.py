@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.agents import builtin_agent
-from perdure.agents.providers import message_codec, models, retries
+from perdure.agents.providers import client, responses, retries
 from support.markdown import ROOT
 
 PAGE = (ROOT / "docs" / "models.md").read_text()
@@ -17,9 +17,9 @@ PAGE = (ROOT / "docs" / "models.md").read_text()
 @pytest.mark.parametrize(
     "sentence",
     [
-        f"{models.MAX_ANSWER_CHARS:,} characters",
-        f"| calls in one answer | {message_codec.MAX_CALLS};",
-        f"| arguments of one call | {message_codec.MAX_ARGUMENT_BYTES // 1024} KiB;",
+        f"{client.MAX_ANSWER_CHARS:,} characters",
+        f"| calls in one answer | {responses.MAX_CALLS};",
+        f"| arguments of one call | {responses.MAX_ARGUMENT_BYTES // 1024} KiB;",
         (
             f"| the very same wish in a row | {builtin_agent.MAX_IDENTICAL_RESPONSES // 2} are granted, "
             f"{builtin_agent.MAX_IDENTICAL_RESPONSES // 2} more"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agents.providers.models import MAX_ANSWER_CHARS
+from perdure.agents.providers.client import MAX_ANSWER_CHARS
 from perdure.core import texts
 from perdure.testing.providers import Asked, Fails, Hangs, LocalProvider, NeverEnds, Says, Wish
 from support.chat_folders import chat_workspace

@@ -1,6 +1,6 @@
 """Answers of servers that we ask are read up to a limit, before and after decompression (B108).
 
-Drives `http_limits`, `agents/providers/transport`, `tools/mcp` and `tools/fetch`.
+Drives `http_limits`, `httpx_limits`, `agents/providers/http_client`, `tools/mcp` and `tools/fetch`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a model gets of files: a line with a path that its tools can read, and pictures to see.
 
-Drives `agents/providers/message_codec` and `core/conversation`.
+Drives `agents/providers/client` and `core/conversation`.
 """
 
 from __future__ import annotations

@@ -10,11 +10,10 @@ import resource
 import sys
 
 import httpx
-import httpx2
 
-from perdure.agents.providers.transport import ANSWER_LIMITS, open_client
+from perdure.agents.providers.http_client import ANSWER_LIMITS, ExchangeFailed, ProviderHttp
 from perdure.errors import ToolFailed
-from perdure.http_limits import bound_answers
+from perdure.httpx_limits import bound_answers
 from perdure.tools.fetch import fetch
 from perdure.tools.mcp import McpServer
 from perdure.tools.mcp.connection import McpConnection, McpConnectionEnded
@@ -24,12 +23,14 @@ ENDLESS_LINE = "import sys\nwhile True: sys.stdout.write('x' * 1_000_000)"
 
 
 async def ask_provider(url: str) -> str:
-    async with open_client() as client:
-        try:
-            answer = await client.post(f"{url}/chat/completions", json={}, timeout=60)
-        except httpx2.HTTPError as error:
-            return f"{type(error).__name__}: {error}"
-        return f"read {len(answer.content)} bytes"
+    http = ProviderHttp()
+    try:
+        async with http.send("POST", f"{url}/chat/completions", {}, b"{}", silence_seconds=60) as answer:
+            return f"read {len(await answer.read())} bytes"
+    except ExchangeFailed as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        http.close()
 
 
 async def ask_with_httpx(url: str) -> str:

@@ -38,8 +38,9 @@ from perdure.agents.custom.guard import GuardedTurn
 from perdure.agents.custom.pydantic_journal import PydanticJournal, reply_text
 from perdure.agents.custom.steps import DECLARABLE_EFFECTS
 from perdure.agents.providers.completeness import watch_streams
-from perdure.agents.providers.message_codec import to_provider_messages
-from perdure.agents.providers.models import call_failure, environment_secrets, read_stream
+from perdure.agents.providers.failures import environment_secrets
+from perdure.agents.providers.library_client import call_failure, read_stream
+from perdure.agents.providers.library_codec import to_provider_messages
 from perdure.agents.tool_calls import CLARIFY, CLARIFY_TOOL
 from perdure.core import texts
 from perdure.core.conversation import build_conversation

@@ -34,14 +34,15 @@ from pydantic_ai.usage import RequestUsage
 
 from perdure.agents.builtin_agent import Bounds
 from perdure.agents.custom.guard import GuardedTurn
-from perdure.agents.providers.message_codec import (
+from perdure.agents.providers.failures import environment_secrets
+from perdure.agents.providers.library_client import call_failure
+from perdure.agents.providers.library_codec import (
     dump_native,
+    encode_answer,
     load_native,
-    to_model_answered,
     tool_call_parts,
     with_call_ids,
 )
-from perdure.agents.providers.models import call_failure, environment_secrets
 from perdure.agents.providers.retries import ask_with_retries
 from perdure.agents.tool_calls import ToolCallRunner
 from perdure.core import texts
@@ -67,7 +68,7 @@ from perdure.errors import ToolFailed
 
 def encode_response(step: int, response: ModelResponse) -> ModelAnswered:
     """A response as an entry, with everything that the library knows of it, so that a replay returns the same."""
-    entry = to_model_answered(step, response)
+    entry = encode_answer(step, response)
     if len(entry.calls) != len(
         tool_call_parts(response)
     ):  # too many calls: the rest is left out, here and on replay

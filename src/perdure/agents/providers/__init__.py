@@ -1,1 +1,1 @@
-"""Models of real providers. Only `models` and `message_codec` load pydantic-ai."""
+"""Models of real providers. Only `library_client`, `library_codec` and `completeness` load pydantic-ai."""

@@ -1,4 +1,4 @@
-"""Refuses incomplete answers: an answer counts only with a finish reason or the mark that ends a stream.
+"""Refuses incomplete answers of pydantic-ai: only a finish reason or the mark that ends a stream completes one.
 
 Every answer that comes through pydantic-ai passes `require_finish_reason` before the journal or an agent gets it.
 The library itself takes an answer without a finish reason as finished. So the provider's own finish reason
@@ -18,21 +18,14 @@ from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 
+from perdure.agents.providers.responses import incomplete_answer_error
 from perdure.core import texts
-from perdure.core.journal import ModelAnswered
-from perdure.core.recovery.decision import STOPPED_FINISH_REASONS
-from perdure.errors import ModelCallFailed
 
 FINISH_DETAIL = "finish_reason"  # where the library keeps the provider's own finish reason
 INVENTED_FINISH_REASONS = ("stop", "tool_call")  # the library's, where the provider gave none
 PROVIDERS_WITHOUT_FINISH_DETAIL = frozenset(("xai",))  # whose reason the library neither passes on nor invents
 END_MARK = re.compile(rb"(?:^|[\r\n])(?:data: ?\[DONE\]|event: ?message_stop)")
 MAX_MARK_BYTES = 32
-
-
-def incomplete_answer_error(why: str) -> ModelCallFailed:
-    """The failure of a model call whose answer is incomplete."""
-    return ModelCallFailed(texts.agents.PROVIDER_INCOMPLETE, said=why, broke_off=True)
 
 
 def require_finish_reason(response: ModelResponse) -> str | None:
@@ -46,13 +39,6 @@ def require_finish_reason(response: ModelResponse) -> str | None:
     if finish is None or finish in INVENTED_FINISH_REASONS:
         raise incomplete_answer_error(texts.agents.NO_FINISH_REASON)
     return finish
-
-
-def require_complete_calls(answer: ModelAnswered) -> ModelAnswered:
-    """The answer; `ModelCallFailed` if its provider stopped the model inside of a tool call."""
-    if answer.calls and (answer.finish or "").lower() in STOPPED_FINISH_REASONS:
-        raise incomplete_answer_error(texts.agents.incomplete_call(str(answer.finish)))
-    return answer
 
 
 # ── the mark that ends a stream ─────────────────────────────────────────────────────────────────────────────

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from urllib.parse import urljoin
 
-import httpx2
 import msgspec
-from httpx2 import URL, AsyncClient
 
 from perdure.agents.api import ModelRequest
+from perdure.agents.providers.http_client import ExchangeFailed, ProviderHttp
 from perdure.core import texts
 from perdure.core.compaction import estimate_tokens, measure_instructions
 from perdure.core.context_window import WINDOW_ENDPOINTS, ContextRefusal, KnownWindow, window_in_answer
@@ -17,7 +17,6 @@ from perdure.core.journal import ModelAnswered
 from perdure.errors import ContextTooLong
 
 PROBE_TIMEOUT_SECONDS = 3.0  # for all endpoints together
-MAX_ANSWER_BYTES = 4 * 1024 * 1024
 MIN_PROBED_TOKENS = 1_000  # a shorter request is sent without asking for the window
 MAX_PROBES = 3  # of a server that does not tell; some tell only while the model is loaded
 
@@ -84,9 +83,9 @@ class ModelWindow:
 class WindowProbe:
     """Asks one server for the context window of one model."""
 
-    def __init__(self, client: AsyncClient, base_url: str, model: str, headers: Mapping[str, str]) -> None:
-        self._client = client
-        self._base = URL(base_url.rstrip("/") + "/")
+    def __init__(self, http: ProviderHttp, base_url: str, model: str, headers: Mapping[str, str]) -> None:
+        self._http = http
+        self._base = base_url.rstrip("/") + "/"
         self._model = model
         self._headers = headers
 
@@ -97,19 +96,16 @@ class WindowProbe:
                 for path in dict.fromkeys(endpoint.path for endpoint in WINDOW_ENDPOINTS):
                     if found := window_in_answer(path, self._model, await self._get_json(path)):
                         return found
-        except (TimeoutError, httpx2.HTTPError):
+        except (TimeoutError, ExchangeFailed):
             pass  # no endpoint of this server is tried after a failure
         return 0
 
     async def _get_json(self, path: str) -> object:
-        body = b""
-        async with self._client.stream("GET", self._base.join(path), headers=self._headers) as response:
-            if not response.is_success:
+        address = urljoin(self._base, path)
+        async with self._http.send("GET", address, self._headers, silence_seconds=PROBE_TIMEOUT_SECONDS) as answer:
+            body = await answer.read()
+            if not 200 <= answer.status < 300:
                 return None
-            async for piece in response.aiter_bytes():
-                body += piece
-                if len(body) > MAX_ANSWER_BYTES:
-                    return None
         try:
             return msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):

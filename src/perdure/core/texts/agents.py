@@ -121,6 +121,8 @@ PROVIDER_SERVER_ERROR = "the model's provider has a problem of its own. Try agai
 PROVIDER_GARBLED = "the model's provider gave an answer that broke off or makes no sense. Try again in a while."
 PROVIDER_INCOMPLETE = "the model's answer broke off before its end, and was discarded. Try again in a while."
 NO_FINISH_REASON = "the answer ended without a finish reason"
+NO_REASON_GIVEN = "no reason was given"
+STREAM_FAILED = "the provider failed while it answered"
 
 
 def incomplete_call(finish: str) -> str:

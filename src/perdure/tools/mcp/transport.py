@@ -22,7 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from perdure.core import texts
-from perdure.http_limits import AnswerLimits, bound_answers
+from perdure.http_limits import AnswerLimits
+from perdure.httpx_limits import bound_answers
 from perdure.tools.descriptor_limit import with_inherited_limit
 from perdure.tools.mcp.process_streams import open_process_streams
 from perdure.tools.mcp.server import McpServer

@@ -1,6 +1,6 @@
 """What servers say that are only like OpenAI's: read where it can be, and otherwise told in a sentence.
 
-Drives `agents/providers/openai_requests`.
+Drives `agents/providers/openai_chat` and `agents/providers/api_client`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,24 @@ async def test_answer_is_read_if_its_words_are_there(body: dict[str, Any]) -> No
 
 async def test_stream_is_read_if_its_words_are_there() -> None:
     assert await answer_of(streaming(BARE_PIECES), streamed=True) == "ok"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain"])
+async def test_server_that_does_not_stream_is_read_all_the_same(kind: str) -> None:
+    assert await answer_of(saying(json.dumps(WHOLE, indent=1).encode(), kind), streamed=True) == "ok"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+async def test_stream_is_one_whatever_the_server_calls_it(kind: str) -> None:
+    assert await answer_of(saying(BARE_PIECES, kind), streamed=True) == "ok"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_answer_of_endless_brackets_is_told(streamed: bool) -> None:
+    deep = b'{"choices": ' + b"[" * 200_000
+    said = streaming(b"data: " + deep + b"\n\n") if streamed else saying(deep)
+    with pytest.raises(ModelError, match="makes no sense"):
+        await answer_of(said, streamed=streamed)
 
 
 async def test_words_that_came_at_once_are_heard_at_once() -> None:
