@@ -32,14 +32,14 @@ _LIVING = (
     "LEFT JOIN run_services s ON s.run = r.id WHERE r.ended_at IS NULL ORDER BY r.id, s.platform, s.agent"
 )
 # The chats in which something is to be done, each once.
-_WAITING_KEYS = (
+WAITING_KEYS = (
     f"SELECT key FROM turns WHERE {TURN_IS_OPEN} "
     f"UNION SELECT key FROM inbox WHERE {MESSAGE_WAITS} AND kind <> 'aside' "
     f"UNION SELECT key FROM outbox WHERE {DELIVERY_IS_OPEN}"
 )
 _WAITING_SERVICES = (
     f"SELECT {platform_of('w.key')}, {agent_of('w.key')}, coalesce(s.entry_version, 0), count(*) "
-    f"FROM ({_WAITING_KEYS}) w LEFT JOIN sessions s ON s.key = w.key AND s.{SESSION_IS_CURRENT} "
+    f"FROM ({WAITING_KEYS}) w LEFT JOIN sessions s ON s.key = w.key AND s.{SESSION_IS_CURRENT} "
     "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
 )
 _PUT_ASIDE = (
