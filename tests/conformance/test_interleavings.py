@@ -4,8 +4,8 @@ Drives `store/claims`, `store/leases`, `store/transitions`, `store/turns`, `stor
 `store/erasure`.
 
 Whatever the order, what comes of it is what would have come if one had acted after the other: so of two that want
-the same thing, at most one wins. Here the scheduler turns from one to the other once, at a share of the statements;
-the long tests do so at every statement, and turn back, too.
+the same thing, at most one wins. Here the scheduler turns from one to the other once, after a share of the
+statements; the long tests do so after every statement, and turn back, too.
 """
 
 from __future__ import annotations

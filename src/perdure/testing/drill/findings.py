@@ -97,13 +97,15 @@ class FaultFinder:
 
         What was cut off before it ran on a machine that the chat then left has no end: the agent was told so.
         """
-        found, ran, moved = [], self._traces.runs_by_name(), await self._moved_chats()
+        found: list[str] = []
+        ran, moved = self._traces.runs_by_name(), await self._moved_chats()
         for conversation in self._record.conversations:
             if conversation.chat in moved and not any(ran[name] for name in conversation.commands):
                 continue
-            for phrase in conversation.told:
-                if not any(phrase in text for text in self._people.exit_reports(conversation)):
-                    found.append(f"{self._describe(conversation.chat)}: nobody was told of the end of its process")
+            reports = self._people.exit_reports(conversation)
+            missing = [phrase for phrase in conversation.told if not any(phrase in text for text in reports)]
+            place = self._describe(conversation.chat)
+            found += [f"{place}: nobody was told of the end of its process" for _ in missing]
         return found
 
     async def _moved_chats(self) -> set[str]:
