@@ -347,7 +347,7 @@ async def test_b52_b161_planned_hand_over_is_no_interruption_without_progress(gr
     """It counts toward the ten of all, and not toward the three in a row."""
     platform = SimulatedPlatform()
     group.harness.stuck.add("long")
-    await group.start("0", platform, **AT_ONCE)
+    last = await group.start("0", platform, **AT_ONCE)
     platform.write("step long\nsay: done")
     for number in range(1, 5):
         await group.harness.wait_until_hanging(number)
@@ -447,6 +447,22 @@ async def test_b160_session_with_newer_entries_is_left_to_a_newer_gateway(group:
     assert unserved.newer
     platform.write("say: fine", chat="2")
     await wait_for_replies(platform, "fine", chat="2")
+
+
+async def test_b160_gateway_says_at_its_start_what_only_it_or_only_others_serve(
+    group: GatewayGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        return [record.__dict__["fields"]["says"] for record in caplog.records if record.msg == "gateways_differ"]
+
+    far, near = SimulatedPlatform("far"), SimulatedPlatform()
+    await group.start("a", far)
+    assert told() == [], "it is the only one"
+    await group.start("b", near)
+    assert told() == [
+        texts.gateways.served_elsewhere(["main on far"]),
+        texts.gateways.served_here_alone(["main on simulated"]),
+    ]
 
 
 async def test_b160_second_account_of_a_platform_is_refused(group: GatewayGroup, tmp_path: Path) -> None:

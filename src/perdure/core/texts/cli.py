@@ -42,6 +42,7 @@ DRILL_NEEDS_STORE = (
 DRILL_NEEDS_GATEWAYS = "--store is for several gateways: say --gateways 2 or more with it"
 DRILL_NO_SWEEP = "a sweep is for one gateway: leave out --sweep or --gateways"
 DRILL_ONE_HOST = "the drill reaches one PostgreSQL server by TCP: --store names several hosts, or a socket"
+DRILL_READ_ONLY_LEFT_OUT = "read_only: only the owner of a database may make it read-only"
 DRILL_DATABASE_HINT = "Make an empty database for the drill (createdb perdure_drill), and name it with --store."
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def heartbeats_missed(seconds: float) -> str:
     return (
         f"no heartbeat was recorded for {seconds:.0f} s: until one is, nothing new begins here, and this gateway "
         "takes over from no other"
     )
+
+
+def served_elsewhere(services: Sequence[str]) -> str:
+    return (
+        f"other gateways on this database serve what this one does not, and leaves to them: {', '.join(services)}"
+    )
+
+
+def served_here_alone(services: Sequence[str]) -> str:
+    return f"no other gateway on this database serves {', '.join(services)}: when this one is down, they wait"
 
 
 DAMAGED_INSTANCE_HINT = (

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from perdure.config import Settings
+from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.errors import PerdureError
 from perdure.store.backends.drill_database import DrillDatabase, server_address, through_port
@@ -28,8 +29,7 @@ from perdure.testing.simulated_platform import SimulatedPlatform
 LONGER_THAN_A_LEASE = 1.3  # leases that an outage and a freeze last
 CUTS_PER_ROUND = 6
 MAX_CHUNK = 60  # chunks to the server until a connection is cut
-PATIENCE_SECONDS = 30.0  # without a sign of work, beyond what a take-over may take
-READ_ONLY_LEFT_OUT = "read_only: only the owner of a database may make it read-only"
+PATIENCE_SECONDS = 30.0  # without a sign of work
 
 
 class GroupDrill(BaseDrill):
@@ -44,13 +44,14 @@ class GroupDrill(BaseDrill):
         store: str,
         seed: int | None = None,
         gateway: str = "",
+        patience: float = PATIENCE_SECONDS,
         killed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`store` is the URL of the database."""
+        """`store` is the URL of the database; `patience` is the longest pause beyond that of a take-over."""
         self._lease = settings.store.lease
         # A take-over needs a lease and a few heartbeats, and waits for what may come back.
-        patience = PATIENCE_SECONDS + 3 * self._lease
-        super().__init__(settings, seed=seed, gateway=gateway, patience=patience, killed=killed)
+        longest = patience + 3 * self._lease
+        super().__init__(settings, seed=seed, gateway=gateway, patience=longest, killed=killed)
         self._faults = faults
         self._store_url = store
         self._database = DrillDatabase(store)
@@ -72,7 +73,7 @@ class GroupDrill(BaseDrill):
     async def _open(self) -> None:
         await asyncio.to_thread(self._database.check_empty)
         if not await asyncio.to_thread(self._database.may_set_read_only):
-            self._left_out.append(READ_ONLY_LEFT_OUT)
+            self._left_out.append(texts.cli.DRILL_READ_ONLY_LEFT_OUT)
             self._faults = [fault for fault in self._faults if fault.kind != "read_only"]
         await self._proxy.open()
         settings = group_settings(self._user_settings, through_port(self._store_url, self._proxy.port))
