@@ -18,7 +18,7 @@ from perdure.core import texts
 from perdure.core.address import Address, session_key
 from perdure.core.journal import JournalRecord, RecoveryDecided, ToolEnded, ToolStarted, TurnInterrupted
 from perdure.core.recovery.decision import ALONE_EVIDENCE
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.database import Transaction
 from perdure.store.journal import append
@@ -460,8 +460,8 @@ async def test_b160_gateway_says_at_its_start_what_only_it_or_only_others_serve(
     assert told() == [], "it is the only one"
     await group.start("b", near)
     assert told() == [
-        texts.gateways.served_elsewhere(["main on far"]),
-        texts.gateways.served_here_alone(["main on simulated"]),
+        texts.recovery.served_elsewhere(["main on far"]),
+        texts.recovery.served_here_alone(["main on simulated"]),
     ]
 
 

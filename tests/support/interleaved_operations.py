@@ -14,7 +14,7 @@ from psycopg import sql
 
 from perdure.core.journal import ModelAsked, QuestionAsked, TurnFinished, fold
 from perdure.core.messages import Inbound, Pick, Sender, question_id
-from perdure.core.turn import FINAL_STATES
+from perdure.core.states import FINAL_STATES
 from perdure.store import answers, session_verbs
 from perdure.store.api import Store
 from perdure.store.claims import Claim

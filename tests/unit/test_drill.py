@@ -140,7 +140,7 @@ def test_several_hosts_and_sockets_are_refused(url: str) -> None:
 # ── what the journal must say ───────────────────────────────────────────────────────────────────────────────
 
 CRASH = TurnInterrupted("crash", "r_1")
-NOTE = RecoveryNoted(texts.recovery_note.resumed("crash"))
+NOTE = RecoveryNoted(texts.recovery.note_resumed("crash"))
 ASKED = ModelAsked(2, "offline")
 
 

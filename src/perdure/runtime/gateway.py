@@ -272,9 +272,9 @@ class Gateway:
                     texts.platforms.another_account(*conflict), hint=texts.platforms.ANOTHER_ACCOUNT_HINT
                 )
             if difference.elsewhere:
-                log.warning("gateways_differ", says=texts.gateways.served_elsewhere(difference.elsewhere))
+                log.warning("gateways_differ", says=texts.recovery.served_elsewhere(difference.elsewhere))
             if difference.here_alone:
-                log.warning("gateways_differ", says=texts.gateways.served_here_alone(difference.here_alone))
+                log.warning("gateways_differ", says=texts.recovery.served_here_alone(difference.here_alone))
 
     async def _end_run(self, run: str) -> None:
         wait_ms = 0 if self.store.database.exclusive else int(self.settings.handover.wait * 1000)

@@ -13,7 +13,7 @@ from perdure.testing.adapter_conformance.context import (
     expect,
     require,
 )
-from perdure.testing.adapter_conformance.spy_adapter import HaltPoint
+from perdure.testing.adapter_conformance.stage import HaltPoint
 
 
 class IncomingChecks(AdapterChecks):
