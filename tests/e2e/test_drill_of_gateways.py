@@ -20,7 +20,7 @@ from perdure.config import load_settings
 from perdure.core import texts
 from perdure.testing.drill import Report
 from perdure.testing.drill.cli import print_report
-from perdure.testing.drill.group_faults import FAULT_KINDS, Fault
+from perdure.testing.drill.group_faults import FAULT_KINDS, GroupFault
 from perdure.testing.drill.group_runner import GroupDrill
 from perdure.testing.drill.report import GROUP_FAULTS
 from support import broken_gateways
@@ -29,7 +29,7 @@ from support.postgres import PostgresServer
 BROKEN = Path(broken_gateways.__file__)
 
 
-def run(home: Path, url: str, *faults: Fault, **options: Any) -> Report:
+def run(home: Path, url: str, *faults: GroupFault, **options: Any) -> Report:
     """A drill of two gateways with faults of one's own."""
     settings = load_settings(home, {"PERDURE_STORE__LEASE": "3s"})
     report = asyncio.run(GroupDrill(settings, faults, gateways=2, store=url, **options).run())
@@ -57,7 +57,7 @@ def drill(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_b161_b162_nothing_is_stranded_or_doubled_when_gateways_are_killed_stopped_and_frozen(
     tmp_path: Path, postgres_url: str
 ) -> None:
-    faults = [Fault("kill", 0, 60), Fault("stop", 1, 12), Fault("freeze", 0, 20)]
+    faults = [GroupFault("kill", 0, 60), GroupFault("stop", 1, 12), GroupFault("freeze", 0, 20)]
     report = run(tmp_path, postgres_url, *faults)
     assert not report.failed, report.findings
     assert report.faults == {"kill": 1, "stop": 1, "freeze": 1}
@@ -69,7 +69,7 @@ def test_b161_b162_nothing_is_stranded_or_doubled_when_gateways_are_killed_stopp
 def test_b163_b164_nobody_is_declared_dead_when_the_database_is_away_stalls_reads_only_or_is_cut_off(
     tmp_path: Path, postgres_url: str
 ) -> None:
-    faults = [Fault(kind, 0, 10) for kind in ("outage", "stall", "read_only", "cut")]
+    faults = [GroupFault(kind, 0, 10) for kind in ("outage", "stall", "read_only", "cut")]
     report = run(tmp_path, postgres_url, *faults)
     assert not report.failed, report.findings
     assert report.faults == dict.fromkeys(("outage", "stall", "read_only", "cut"), 1)
@@ -79,7 +79,7 @@ def test_b163_b164_nobody_is_declared_dead_when_the_database_is_away_stalls_read
 def test_table_tells_the_faults_and_the_silence(
     tmp_path: Path, postgres_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = run(tmp_path, postgres_url, Fault("restart", 0, 5))
+    report = run(tmp_path, postgres_url, GroupFault("restart", 0, 5))
     print_report(report)
     shown = capsys.readouterr().out
     assert FAULT_KINDS["restart"] in shown
@@ -93,7 +93,7 @@ def test_table_tells_the_faults_and_the_silence(
 
 def test_lost_messages_are_counted(tmp_path: Path, postgres_url: str) -> None:
     shutil.copy(BROKEN, tmp_path / BROKEN.name)
-    report = run(tmp_path, postgres_url, Fault("restart", 0, 5), gateway="broken_gateways:loses")
+    report = run(tmp_path, postgres_url, GroupFault("restart", 0, 5), gateway="broken_gateways:loses")
     assert report.lost >= 1, report.findings
     assert "turns" in tables(postgres_url), "what is left of a failed drill can be looked at"
 
@@ -102,7 +102,11 @@ def test_chats_that_nobody_goes_on_with_are_counted_as_stranded(tmp_path: Path, 
     """Gateways that take nothing over: the chats of one that was killed wait until it is back."""
     shutil.copy(BROKEN, tmp_path / BROKEN.name)
     report = run(
-        tmp_path, postgres_url, Fault("kill", 0, 90), gateway="broken_gateways:takes_nothing_over", patience=3.0
+        tmp_path,
+        postgres_url,
+        GroupFault("kill", 0, 90),
+        gateway="broken_gateways:takes_nothing_over",
+        patience=3.0,
     )
     assert report.stranded >= 1, report.findings
     assert report.lost == report.repeated == report.duplicates == 0, report.findings
@@ -155,7 +159,7 @@ def test_phase_that_the_role_may_not_cause_is_left_out_and_told(
         connection.execute("CREATE ROLE guest LOGIN")
         connection.execute("GRANT CREATE, USAGE ON SCHEMA public TO guest")
     url = f"postgresql://guest@127.0.0.1:{postgres_server.port}/{name}"
-    report = run(tmp_path, url, Fault("read_only", 0, 3), Fault("restart", 0, 3))
+    report = run(tmp_path, url, GroupFault("read_only", 0, 3), GroupFault("restart", 0, 3))
     assert not report.failed, report.findings
     assert report.faults == {"restart": 1}
     assert report.left_out == [texts.cli.DRILL_READ_ONLY_LEFT_OUT]

@@ -18,7 +18,7 @@ from perdure.store.audit import TurnEpochs
 from perdure.store.backends.drill_database import server_address, through_port
 from perdure.testing.drill import Point, random_points, sweep_points
 from perdure.testing.drill.gateway_spawner import decode_settings, encode_settings
-from perdure.testing.drill.group_faults import FAULT_KINDS, Fault, random_faults
+from perdure.testing.drill.group_faults import FAULT_KINDS, GroupFault, random_faults
 from perdure.testing.drill.points import WEIGHTS, group_into_rounds
 from perdure.testing.drill.report import find_stale_epochs, find_wrong_notes
 from perdure.testing.drill.scenarios import PLATFORMS, SCENARIOS, chats_of_round
@@ -112,9 +112,9 @@ def test_every_kind_of_fault_comes_before_one_comes_again() -> None:
 
 
 def test_fault_says_where_and_when() -> None:
-    assert str(Fault("kill", 2, 17, after=True)) == "kill of gateway 2 after store call 17"
-    assert str(Fault("freeze", 1, 3)) == "freeze of gateway 1 after 3 signs of work"
-    assert str(Fault("outage", 1, 3)) == "outage after 3 signs of work"
+    assert str(GroupFault("kill", 2, 17, after=True)) == "kill of gateway 2 after store call 17"
+    assert str(GroupFault("freeze", 1, 3)) == "freeze of gateway 1 after 3 signs of work"
+    assert str(GroupFault("outage", 1, 3)) == "outage after 3 signs of work"
 
 
 def test_gateways_of_a_drill_share_a_database_and_interrupt_what_runs_when_they_stop(tmp_path: Path) -> None:

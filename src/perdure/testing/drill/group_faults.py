@@ -23,7 +23,7 @@ MAX_STORE_CALL = 240  # a round makes about that many at each gateway
 MAX_SIGN = 60  # messages, acknowledgements and steps of a round, after which a fault comes
 
 
-class Fault(Struct, frozen=True):
+class GroupFault(Struct, frozen=True):
     """One fault of one round, at the n-th store call of its gateway or the n-th sign of work of all."""
 
     kind: str
@@ -43,10 +43,10 @@ class Fault(Struct, frozen=True):
         return f"{self.kind}{whose} after {self.nth} signs of work"
 
 
-def random_faults(seed: int, count: int, gateways: int) -> list[Fault]:
+def random_faults(seed: int, count: int, gateways: int) -> list[GroupFault]:
     """Return this many faults; the same seed gives the same ones. Every kind comes before one comes again."""
     chance = random.Random(seed)  # noqa: S311 reason: nothing is secret about it
-    faults: list[Fault] = []
+    faults: list[GroupFault] = []
     while len(faults) < count:
         kinds = list(FAULT_KINDS)
         chance.shuffle(kinds)
@@ -54,6 +54,6 @@ def random_faults(seed: int, count: int, gateways: int) -> list[Fault]:
     return faults[:count]
 
 
-def _draw(chance: random.Random, kind: str, gateways: int) -> Fault:
+def _draw(chance: random.Random, kind: str, gateways: int) -> GroupFault:
     nth = chance.randint(1, MAX_STORE_CALL if kind in ("kill", "crash") else MAX_SIGN)
-    return Fault(kind, chance.randrange(gateways), nth, chance.random() < 0.5)
+    return GroupFault(kind, chance.randrange(gateways), nth, chance.random() < 0.5)

@@ -16,7 +16,7 @@ from perdure.errors import PerdureError
 from perdure.store.backends.drill_database import DrillDatabase, server_address, through_port
 from perdure.testing.drill.base import BaseDrill, DrillStuck
 from perdure.testing.drill.findings import Audit
-from perdure.testing.drill.group_faults import OF_THE_DATABASE, Fault
+from perdure.testing.drill.group_faults import OF_THE_DATABASE, GroupFault
 from perdure.testing.drill.group_member import POLL_SECONDS, GroupMember, MemberSpec
 from perdure.testing.drill.people import SilenceWatch
 from perdure.testing.drill.points import Point
@@ -38,7 +38,7 @@ class GroupDrill(BaseDrill):
     def __init__(
         self,
         settings: Settings,
-        faults: Sequence[Fault],
+        faults: Sequence[GroupFault],
         *,
         gateways: int,
         store: str,
@@ -63,7 +63,7 @@ class GroupDrill(BaseDrill):
         self._audit = Audit(store, homes, self._people, may_give_up=may_give_up(settings))
         self._silence = SilenceWatch(self._people)
         self._chats: list[DrillChat] = []  # of this round
-        self._fault: Fault | None = None  # of this round
+        self._fault: GroupFault | None = None  # of this round
         self._made: Counter[str] = Counter()  # faults by kind
         self._stranded: list[str] = []
         self._left_out: list[str] = []
@@ -129,7 +129,7 @@ class GroupDrill(BaseDrill):
                 self._is_stuck = True
                 return
 
-    async def _run_round(self, new: list[DrillChat], fault: Fault) -> None:
+    async def _run_round(self, new: list[DrillChat], fault: GroupFault) -> None:
         """Hold conversations, do harm, let the others go on, and put everything right again."""
         self._chats, self._fault = new, fault
         self._audit.begin_round(new, [fault])
@@ -143,7 +143,7 @@ class GroupDrill(BaseDrill):
         await self._audit.end_round(new)
         self._notify_killed()
 
-    async def _harm_gateway(self, fault: Fault) -> None:
+    async def _harm_gateway(self, fault: GroupFault) -> None:
         member = self._members[fault.gateway]
         if fault.at_store_call:
             member.arm(Point("store", fault.nth, fault.after))
@@ -162,7 +162,7 @@ class GroupDrill(BaseDrill):
             await self._wait_for_others()
         await self._bring_back(member, fault)
 
-    async def _bring_back(self, member: GroupMember, fault: Fault) -> None:
+    async def _bring_back(self, member: GroupMember, fault: GroupFault) -> None:
         if fault.kind == "freeze":
             await self._wait_until_dead(member)
             member.thaw()
@@ -172,7 +172,7 @@ class GroupDrill(BaseDrill):
         if fault.at_store_call:
             self._ready_seconds.append(ready)
 
-    async def _harm_database(self, fault: Fault) -> None:
+    async def _harm_database(self, fault: GroupFault) -> None:
         await self._wait_for_signs(fault.nth)
         harms: dict[str, Callable[[], Awaitable[None]]] = {
             "outage": self._outage,
