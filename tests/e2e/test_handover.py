@@ -14,8 +14,10 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
+from perdure.core import texts
 from perdure.core.address import Address, session_key
-from perdure.core.journal import JournalRecord, ToolEnded, ToolStarted
+from perdure.core.journal import JournalRecord, RecoveryDecided, ToolEnded, ToolStarted, TurnInterrupted
+from perdure.core.recovery.decision import ALONE_EVIDENCE
 from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.database import Transaction
@@ -284,6 +286,79 @@ async def test_b162_turn_that_cannot_be_taken_over_is_tried_again_and_keeps_nobo
     await wait_for_replies(platform, "done", chat="1")
 
 
+# ── poison ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def crash_without_progress(group: GatewayGroup, name: str, platform: SimulatedPlatform, hung: int) -> None:
+    """Crash a gateway when so many steps have hung in all."""
+    async with group.crashing(name, platform):
+        await group.harness.wait_until_hanging(hung)
+
+
+async def reasons_of(gateway: Gateway, key: str) -> list[str]:
+    """Why the open turn of a chat was interrupted, each time."""
+    records = await journal_of(gateway, key)
+    return [record.entry.reason for record in records if isinstance(record.entry, TurnInterrupted)]
+
+
+async def test_b52_b162_turn_that_was_cut_off_by_a_crash_without_progress_runs_alone(group: GatewayGroup) -> None:
+    """A further crash counts for that turn only: its neighbours, which were cut off with it, have to wait."""
+    platform = SimulatedPlatform()
+    group.harness.stuck.add("poison")
+    async with group.crashing("a", platform):
+        for chat in "123":
+            platform.write("step poison\nsay: done", chat=chat)
+        await group.harness.wait_until_hanging(3)
+    await crash_without_progress(group, "b", platform, 6)
+    async with group.crashing("c", platform) as c:
+        await group.harness.wait_until_hanging(7)
+
+        async def waiting() -> list[RecoveryDecided]:
+            """The decisions that wait for their time, of all chats but one."""
+            records = [await journal_of(c, key_of(platform, chat)) for chat in "123"]
+            last = [each[-1].entry for each in records]
+            decided = [entry for entry in last if isinstance(entry, RecoveryDecided)]
+            return decided if len(decided) == 2 else []
+
+        decisions = await eventually("the others wait", waiting)
+        assert all(decision.evidence[ALONE_EVIDENCE] for decision in decisions)
+    group.harness.release()
+    await group.start("d", platform)
+    told = texts.recovery.suspended("it was interrupted 3 times in a row without progress")
+    await eventually("all are answered", lambda: all(platform.replies(chat) for chat in "123"))
+    assert sorted(text for chat in "123" for text in platform.replies(chat)) == sorted(["done", "done", told])
+
+
+async def test_b52_b162_interruptions_count_whichever_gateway_died(group: GatewayGroup) -> None:
+    platform = SimulatedPlatform()
+    group.harness.stuck.add("poison")
+    async with group.crashing("a", platform):
+        platform.write("step poison\nsay: done")
+        await group.harness.wait_until_hanging()
+    await crash_without_progress(group, "b", platform, 2)
+    await crash_without_progress(group, "c", platform, 3)
+    await group.start("d", platform)
+    told = texts.recovery.suspended("it was interrupted 3 times in a row without progress")
+    await wait_for_replies(platform, told)
+    assert group.harness.run_counts["poison"] == 3, "a fourth gateway does not try"
+
+
+async def test_b52_b161_planned_hand_over_is_no_interruption_without_progress(group: GatewayGroup) -> None:
+    """It counts toward the ten of all, and not toward the three in a row."""
+    platform = SimulatedPlatform()
+    group.harness.stuck.add("long")
+    last = await group.start("0", platform, **AT_ONCE)
+    platform.write("step long\nsay: done")
+    for number in range(1, 5):
+        await group.harness.wait_until_hanging(number)
+        last = await group.start(str(number), platform, **AT_ONCE)
+        await group.stop(str(number - 1))
+    await group.harness.wait_until_hanging(5)
+    assert await reasons_of(last, key_of(platform)) == ["shutdown_timeout"] * 4
+    group.harness.release()
+    await wait_for_replies(platform, "done")
+
+
 # ── capabilities ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -372,6 +447,22 @@ async def test_b160_session_with_newer_entries_is_left_to_a_newer_gateway(group:
     assert unserved.newer
     platform.write("say: fine", chat="2")
     await wait_for_replies(platform, "fine", chat="2")
+
+
+async def test_b160_gateway_says_at_its_start_what_only_it_or_only_others_serve(
+    group: GatewayGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        return [record.__dict__["fields"]["says"] for record in caplog.records if record.msg == "gateways_differ"]
+
+    far, near = SimulatedPlatform("far"), SimulatedPlatform()
+    await group.start("a", far)
+    assert told() == [], "it is the only one"
+    await group.start("b", near)
+    assert told() == [
+        texts.recovery.served_elsewhere(["main on far"]),
+        texts.recovery.served_here_alone(["main on simulated"]),
+    ]
 
 
 async def test_b160_second_account_of_a_platform_is_refused(group: GatewayGroup, tmp_path: Path) -> None:

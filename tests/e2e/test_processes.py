@@ -11,18 +11,22 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import pytest
 
 from perdure.core.journal import TurnView
 from perdure.core.tools import Use
-from perdure.errors import OutcomeUnknown
+from perdure.errors import OutcomeUnknown, StoreUnreachable
 from perdure.platforms.api import Capabilities
 from perdure.runtime.process_records import StoredProcessRecords
+from perdure.store.conditions import PROCESS_IS_LIVE
+from perdure.store.database import Transaction
 from perdure.store.ids import wall_clock
 from perdure.store.processes import NOTICE_INTERVAL_MS
 from perdure.testing import SettableClock, SimulatedPlatform
+from perdure.testing.faults import FaultyDatabase
 from perdure.tools import keeper
 from perdure.tools.process_tool import process_tool
 from support.background_processes import (
@@ -42,9 +46,12 @@ from support.keepers import end_all_commands, rewrite_record
 from support.process_state import is_alive
 from support.recovery import key_of
 from support.shutdown import crashing_at_fact
+from support.store_gateway import SpyTx
 from support.waiting import eventually, wait_for
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -97,6 +104,35 @@ async def test_b90_process_goes_on_over_a_restart(home: Path) -> None:
     async with serving(home, platform):
         switch.throw()
         await wait_for_replies(platform, "begun", "late")
+
+
+class AwayForOneLook(FaultyDatabase):
+    """A database that cannot be reached when somebody looks for live processes, once one was recorded."""
+
+    looks = 0
+
+    async def read(self, transaction: Transaction[T], *, at: int | None = None) -> T:
+        statements: list[str] = []
+        result = await super().read(lambda tx: transaction(SpyTx(tx, statements.append)), at=at)
+        if (
+            result
+            and not self.looks
+            and any(f"FROM processes WHERE {PROCESS_IS_LIVE}" in sql for sql in statements)
+        ):
+            self.looks += 1
+            raise StoreUnreachable("the database server does not answer")
+        return result
+
+
+async def test_b91_process_is_told_of_soon_though_the_database_was_away_when_it_began(home: Path) -> None:
+    """The look for new processes is repeated as soon as the database may be back, and not only each minute."""
+    platform = SimulatedPlatform()
+    async with serving(home, platform, wrap=AwayForOneLook) as gateway:
+        platform.write("background: echo quick\nsay: begun")
+        await wait_for_replies(platform, "begun", "quick")
+        database = gateway.store.database
+        assert isinstance(database, AwayForOneLook)
+        assert database.looks == 1
 
 
 async def test_b13_conversation_is_not_begun_afresh_while_a_process_of_it_lives(home: Path) -> None:

@@ -22,7 +22,7 @@ import psycopg
 import pytest
 
 from perdure.runtime.gateway import Gateway
-from perdure.testing import SimulatedPlatform
+from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.postgres import PostgresServer
@@ -183,6 +183,29 @@ def test_b163_gateway_that_was_frozen_past_its_lease_is_taken_over_once(tmp_path
     finally:
         frozen.close()
         survivor.close()
+
+
+async def test_b163_nobody_is_declared_dead_by_clocks_that_are_minutes_apart(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """Each looks at the other's count of heartbeats, by a clock that nobody sets."""
+    platform = SimulatedPlatform()
+    async with AsyncExitStack() as stack:
+        gateways = []
+        for minutes in (-1, 0, 1):
+            clock = SettableClock()
+            clock.move(60 * minutes)
+            options = {"clock": clock, "STORE__URL": postgres_url, "STORE__LEASE": f"{LEASE}s"}
+            home = tmp_path / f"clock {minutes}"
+            gateways.append(await stack.enter_async_context(serving(home, platform, **options)))
+        runs = [gateway.operator_verbs.run for gateway in gateways]
+        await eventually(
+            "all have watched each other for a lease",
+            lambda: all(each.loops.heartbeat.is_steady for each in gateways),
+        )
+        write_to_all(platform, "first")
+        await all_are_answered_once(platform, "first")
+        await nobody_was_killed(postgres_url, gateways, runs)
 
 
 async def test_b163_gateway_that_was_declared_dead_begins_a_new_run(tmp_path: Path, postgres_url: str) -> None:

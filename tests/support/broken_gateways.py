@@ -150,6 +150,11 @@ def wakes(settings: Any, *, adapters: list[Adapter], **more: Any) -> Gateway:
     return Gateway(settings, adapters=[_GreetingAdapter(adapter) for adapter in adapters], **more)
 
 
+def takes_nothing_over(settings: Any, **more: Any) -> Gateway:
+    """A lease so long that nobody finds another gateway dead."""
+    return Gateway(replace(settings, store=replace(settings.store, lease=3600.0)), **more)
+
+
 def repeats(settings: Any, *, wrap: Callable[[Database], Database], **more: Any) -> Gateway:
     """Repeats finished steps."""
     return Gateway(settings, wrap=lambda database: _ForgettingDatabase(wrap(database)), **more)

@@ -185,7 +185,7 @@ class GatewayHarness:
         """Return a query for open work beside the hanging steps and the messages behind them."""
         hanging = len(self.agent_harness.running_steps)
         # An interrupted turn may wait for the platform, or for the one recovery slot.
-        held = not self.platform.reachable or (hanging and self.gateway.loops.slots.full)
+        held = not self.platform.reachable or (hanging and self.gateway.loops.slots.must_wait(""))
         before = "state IN ('running', 'interrupted')" if held else "state = 'running'"
         parts = [
             "SELECT key FROM inbox WHERE state = 'waiting' AND kind = 'command'",

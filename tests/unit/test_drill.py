@@ -13,13 +13,16 @@ from msgspec.structs import replace
 from perdure.config import load_settings
 from perdure.core import texts
 from perdure.core.entries import Entry, ModelAsked, RecoveryNoted, TurnClaimed, TurnInterrupted
+from perdure.errors import ConfigurationError
 from perdure.store.audit import TurnEpochs
+from perdure.store.backends.drill_database import server_address, through_port
 from perdure.testing.drill import Point, random_points, sweep_points
 from perdure.testing.drill.gateway_spawner import decode_settings, encode_settings
+from perdure.testing.drill.group_faults import FAULT_KINDS, GroupFault, random_faults
 from perdure.testing.drill.points import WEIGHTS, group_into_rounds
 from perdure.testing.drill.report import find_stale_epochs, find_wrong_notes
 from perdure.testing.drill.scenarios import PLATFORMS, SCENARIOS, chats_of_round
-from perdure.testing.drill.settings import clock_step_seconds, drill_settings
+from perdure.testing.drill.settings import clock_step_seconds, drill_settings, group_settings
 
 OURS = Path("/ours")
 
@@ -94,6 +97,44 @@ def test_clock_moves_on_with_every_kill_unless_work_would_go_stale(freshness: fl
     settings = load_settings(OURS, {})
     settings = replace(settings, recovery=replace(settings.recovery, freshness=freshness))
     assert (clock_step_seconds(settings) > 300) == moves
+
+
+# ── several gateways ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_kind_of_fault_comes_before_one_comes_again() -> None:
+    faults = random_faults(7, 2 * len(FAULT_KINDS), 3)
+    first, second = faults[: len(FAULT_KINDS)], faults[len(FAULT_KINDS) :]
+    assert {fault.kind for fault in first} == {fault.kind for fault in second} == set(FAULT_KINDS)
+    assert {fault.gateway for fault in random_faults(7, 60, 3)} == {0, 1, 2}
+    assert random_faults(7, 4, 3) == faults[:4]
+    assert random_faults(8, 4, 3) != faults[:4]
+
+
+def test_fault_says_where_and_when() -> None:
+    assert str(GroupFault("kill", 2, 17, after=True)) == "kill of gateway 2 after store call 17"
+    assert str(GroupFault("freeze", 1, 3)) == "freeze of gateway 1 after 3 signs of work"
+    assert str(GroupFault("outage", 1, 3)) == "outage after 3 signs of work"
+
+
+def test_gateways_of_a_drill_share_a_database_and_interrupt_what_runs_when_they_stop(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path, {"PERDURE_STORE__LEASE": "9s", "PERDURE_HANDOVER__WAIT": "60s"})
+    found = group_settings(settings, "postgresql://me@here/empty")
+    assert (found.store.url, found.store.lease) == ("postgresql://me@here/empty", 9.0)
+    assert found.handover.wait == 9.0
+    assert found.drain.deadline < 1
+
+
+def test_database_is_reached_through_the_proxy_by_its_own_name() -> None:
+    url = "postgresql://me:word@db.example:6543/empty?sslmode=verify-full"
+    assert server_address(url) == ("db.example", 6543)
+    assert through_port(url, 99) == f"{url}&hostaddr=127.0.0.1&port=99"
+
+
+@pytest.mark.parametrize("url", ["postgresql://one,two/empty", "postgresql://me@/empty?host=/run/postgresql"])
+def test_several_hosts_and_sockets_are_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="one PostgreSQL server by TCP"):
+        server_address(url)
 
 
 # ── what the journal must say ───────────────────────────────────────────────────────────────────────────────

@@ -158,7 +158,8 @@ class Attempt:
         if only_waits_for_commands(self.view):
             self._slots.release(self.turn)
         elif _is_resumed_automatically(self.view) and self._slots.needs_slot(self.turn):
-            must_wait, granted = self._slots.full, self._slots.request(self._row, running=True)
+            must_wait = self._slots.must_wait(self.turn)
+            granted = self._slots.request(self._row, running=True)
             if must_wait:
                 await self._save(
                     [RecoveryDecided(RecoveryChoice.RESUME, texts.recovery.SLOT_FREE, rule=RecoveryRule.RESUME)]

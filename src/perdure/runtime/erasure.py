@@ -109,6 +109,13 @@ class Eraser:
         """Delete the tombstones of sessions that were erased long ago."""
         await self._store.erasure.delete_expired_tombstones(self._clock())
 
+    async def forget_old_runs(self) -> None:
+        """Forget dead runs of long ago, some at a time."""
+        more = True
+        while more:
+            more = bool(await self._store.runs.prune())
+            await asyncio.sleep(BATCH_PAUSE_SECONDS if more else 0)
+
     async def _erase(self, session: str, *, idle_since: int | None = None) -> ErasedSession | None:
         async with self._one_at_a_time:
             return await self._erase_locked(session, idle_since)
@@ -211,6 +218,7 @@ class RetentionLoop:
                 self._eraser.finish_pending,
                 self._erase_expired,
                 self._eraser.forget_old_tombstones,
+                self._eraser.forget_old_runs,
                 self._sweep_files,
             ):
                 await self._failures.contain("not_erased", step())  # the next look tries again

@@ -30,7 +30,7 @@ from perdure.store.api import Store, open_database, open_hints
 from perdure.store.conditions import ANY_AGENT
 from perdure.store.database import Database
 from perdure.store.ids import Clock, wall_clock
-from perdure.store.run_services import RunCapabilities, RunService
+from perdure.store.run_services import RunCapabilities, RunService, ServiceDifference
 from perdure.store.runs import Instance, RunStart
 from perdure.tools.sandbox import SandboxInForce
 from perdure.version import __version__
@@ -228,7 +228,7 @@ class Gateway:
         if not sole and not await wait_for_copies(store.runs, instance, self.settings.store.lease, self._stop):
             return None
         started, lease = await self._begin_run(instance)
-        await self._refuse_another_account(started.run)
+        await self._compare_with_neighbours(started.run)
         log.info("run_began", run=started.run, version=__version__, unclean=started.unclean_in_a_row)
         try:
             async with asyncio.TaskGroup() as group:
@@ -256,19 +256,28 @@ class Gateway:
             raise PerdureError("the start of this run could not be recorded; the log says why")
         return begun[-1]
 
-    async def _refuse_another_account(self, run: str) -> None:
-        """End the run if another gateway has a platform by another account: chats say only the platform."""
-        found: list[tuple[str, str, str] | None] = []
+    async def _compare_with_neighbours(self, run: str) -> None:
+        """Say what other gateways on the database serve and this one does not, and the other way round.
+
+        End the run if another one has a platform by another account: chats say only the platform.
+        """
+        found: list[tuple[tuple[str, str, str] | None, ServiceDifference]] = []
+        services = self.store.run_services
 
         async def look() -> None:
-            found.append(await self.store.run_services.account_conflict(run))
+            found.append((await services.account_conflict(run), await services.difference(run)))
 
         await self._failures.retry("start_delayed", look)
-        for conflict in (each for each in found if each is not None):
-            await self.store.runs.end(run)
-            raise ConfigurationError(
-                texts.platforms.another_account(*conflict), hint=texts.platforms.ANOTHER_ACCOUNT_HINT
-            )
+        for conflict, difference in found:
+            if conflict is not None:
+                await self.store.runs.end(run)
+                raise ConfigurationError(
+                    texts.platforms.another_account(*conflict), hint=texts.platforms.ANOTHER_ACCOUNT_HINT
+                )
+            if difference.elsewhere:
+                log.warning("gateways_differ", says=texts.recovery.served_elsewhere(difference.elsewhere))
+            if difference.here_alone:
+                log.warning("gateways_differ", says=texts.recovery.served_here_alone(difference.here_alone))
 
     async def _end_run(self, run: str) -> None:
         wait_ms = 0 if self.store.database.exclusive else int(self.settings.handover.wait * 1000)

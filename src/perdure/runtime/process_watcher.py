@@ -190,9 +190,9 @@ class ProcessWatcher:
 
     async def _watch_all(self) -> None:
         while True:
-            await self._failures.contain("processes_not_checked", self._watch_new())
-            await self._failures.contain("processes_not_checked", self._report_abandoned())
-            await self._wake_event.wait(CHECK_SECONDS)
+            looked = await self._failures.contain("processes_not_checked", self._watch_new())
+            looked &= await self._failures.contain("processes_not_checked", self._report_abandoned())
+            await self._wake_event.wait(CHECK_SECONDS if looked else STORE_RETRY_SECONDS)
 
     async def _watch_new(self) -> None:
         for process in await self._own_processes():

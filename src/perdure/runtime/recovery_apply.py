@@ -31,6 +31,7 @@ from perdure.core.recovery.decision import (
     RecoveryContext,
     RecoveryDecision,
     RecoveryRule,
+    may_end_gateways,
 )
 from perdure.core.roles import OPERATOR
 from perdure.core.states import CancelReason, RunEnding, SessionState
@@ -167,14 +168,18 @@ class DecisionApplier:
 
         While it waits, the decision is on record already, so that a message can take the turn.
         """
+        alone = not self._store.database.exclusive and may_end_gateways(view)
         if only_waits_for_commands(view):
-            self._slots.register(turn.id)
+            self._slots.register(turn.id, alone=alone)
             return [decided]
-        must_wait, position = self._slots.full, view.last_interruption.position if view.last_interruption else 0
-        granted = self._slots.request(turn)
+        must_wait, position = (
+            self._slots.must_wait(turn.id, alone=alone),
+            view.last_interruption.position if view.last_interruption else 0,
+        )
+        granted = self._slots.request(turn, alone=alone)
         if must_wait:
-            alone = {ALONE_EVIDENCE: True} if self._slots.one_at_a_time else {}
-            await self._write(turn, [replace(decided, evidence=decided.evidence | alone)])
+            evidence = {ALONE_EVIDENCE: True} if alone or self._slots.one_at_a_time else {}
+            await self._write(turn, [replace(decided, evidence=decided.evidence | evidence)])
             self._run.wakeups.wake_runner(turn.key)  # somebody may have written already
             if await self._context.has_joining_message(turn, position):
                 self._slots.prioritise(turn.key)

@@ -14,6 +14,7 @@ class SlotWaiter(Struct, frozen=True, eq=False):
 
     turn: Turn
     running: bool  # it was claimed already, and needs a slot again
+    alone: bool  # it may have ended its gateway, and runs beside no other of this kind
     granted: asyncio.Future[None]
 
 
@@ -27,13 +28,22 @@ class RecoverySlots:
         """`one_at_a_time`: recoveries run one after the other, whatever the capacity."""
         self.one_at_a_time = one_at_a_time
         self._capacity = 1 if one_at_a_time else capacity
-        self._under_way: set[str] = set()  # turns that are resumed though nobody asked for it
+        # Turns that are resumed though nobody asked for it; True: it runs beside no other one that says so.
+        self._under_way: dict[str, bool] = {}
         self._held: set[str] = set()  # those of them that have a slot
         self._waiters: list[SlotWaiter] = []
 
-    @property
-    def full(self) -> bool:
-        return len(self._held) >= self._capacity or bool(self._waiters)
+    def must_wait(self, turn: str, *, alone: bool = False) -> bool:
+        """Say whether a turn that requests a slot now has to wait for it."""
+        alone = self._runs_alone(turn, alone)
+        return not self._has_room(alone) or any(waiter.alone == alone for waiter in self._waiters)
+
+    def _runs_alone(self, turn: str, alone: bool = False) -> bool:
+        return self.one_at_a_time or self._under_way.get(turn, alone)
+
+    def _has_room(self, alone: bool) -> bool:
+        taken = alone and any(self._runs_alone(turn) for turn in self._held)
+        return len(self._held) < self._capacity and not taken
 
     def is_waiting(self, turn: str) -> bool:
         """Say whether a turn waits for a slot."""
@@ -43,19 +53,20 @@ class RecoverySlots:
         """Say whether a turn must have a slot to go on, and has none."""
         return turn in self._under_way and turn not in self._held
 
-    def register(self, turn: str) -> None:
+    def register(self, turn: str, *, alone: bool = False) -> None:
         """Register a recovery that only waits for a command: it needs a slot as soon as the command has ended."""
-        self._under_way.add(turn)
+        self._under_way[turn] = alone
 
-    def request(self, turn: Turn, *, running: bool = False) -> asyncio.Future[None]:
+    def request(self, turn: Turn, *, running: bool = False, alone: bool = False) -> asyncio.Future[None]:
         """Request a slot for a recovery. The returned future is done when the recovery may go on."""
-        self._under_way.add(turn.id)
+        must_wait = self.must_wait(turn.id, alone=alone)
+        self._under_way.setdefault(turn.id, alone)
         known = next((waiter.granted for waiter in self._waiters if waiter.turn.id == turn.id), None)
         if known is not None:
             return known
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter = SlotWaiter(turn, running, granted)
-        if self.full:
+        waiter = SlotWaiter(turn, running, self._runs_alone(turn.id), granted)
+        if must_wait:
             self._waiters.append(waiter)
             if not self.one_at_a_time:
                 self._waiters.sort(key=lambda each: (each.turn.began_at, each.turn.id))
@@ -71,7 +82,7 @@ class RecoverySlots:
 
     def remove(self, turn: str) -> None:
         """Forget a recovery that has ended, or that a person has asked for: it needs no slot any more."""
-        self._under_way.discard(turn)
+        self._under_way.pop(turn, None)
         self._waiters = [waiter for waiter in self._waiters if waiter.turn.id != turn]
         self.release(turn)
 
@@ -81,16 +92,17 @@ class RecoverySlots:
         A turn that does not run yet is claimed together with the message.
         """
         waiting = [waiter for waiter in self._waiters if waiter.turn.key == key]
-        if self.one_at_a_time:
-            self._waiters = waiting + [waiter for waiter in self._waiters if waiter not in waiting]
-            return
-        for waiter in (each for each in waiting if each.running):
+        alone = [waiter for waiter in waiting if waiter.alone]
+        self._waiters = alone + [waiter for waiter in self._waiters if waiter not in alone]
+        for waiter in (each for each in waiting if each.running and not each.alone):
             self.remove(waiter.turn.id)
             waiter.granted.set_result(None)
 
     def _hand_out(self) -> None:
-        while self._waiters and len(self._held) < self._capacity:
-            self._grant(self._waiters.pop(0))
+        for waiter in list(self._waiters):
+            if self._has_room(waiter.alone):
+                self._waiters.remove(waiter)
+                self._grant(waiter)
 
     def _grant(self, waiter: SlotWaiter) -> None:
         self._held.add(waiter.turn.id)

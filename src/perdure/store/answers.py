@@ -154,7 +154,7 @@ def answer_question(
     """
 
     def transaction(tx: Tx) -> bool:
-        turn = transitions.current_turn(tx, key)
+        turn = transitions.lock_current_turn(tx, key)
         asked = waiting_question(tx, turn, name)
         if turn is None or asked is None or asked.approves:
             return False
@@ -172,7 +172,7 @@ def decide_approval(
     """
 
     def transaction(tx: Tx) -> AnswerOutcome:
-        turn = transitions.current_turn(tx, key)
+        turn = transitions.lock_current_turn(tx, key)
         asked = waiting_question(tx, turn, name)
         if turn is None or asked is None or not asked.approves:
             return AnswerOutcome.NOTHING
@@ -224,8 +224,10 @@ def _as_words(inbound: Inbound, pick: Pick, asked: QuestionAsked) -> Inbound:
 def _find_question(tx: Tx, pick: Pick, key: str) -> tuple[Turn, QuestionAsked] | None:
     """Return the question under which the button stands, with its turn; None: the question waits no more."""
     named = transitions.get(tx, turn_of_question(pick.question)) if pick.question else None
-    turn = named if pick.question else transitions.current_turn(tx, key)
+    turn = transitions.lock_current_turn(tx, named.key if named else key)
     if turn is None or not _same_chat(turn.key, key):
+        return None
+    if pick.question and (named is None or named.id != turn.id):
         return None
     asked = waiting_question(tx, turn)
     if asked is None or asked.approves:

@@ -20,6 +20,7 @@ from perdure.core.entries import (
 from perdure.core.states import ProcessState
 from perdure.store.conditions import DELIVERY_IS_OPEN, MESSAGE_WAITS, PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import Database, Tx
+from perdure.store.run_services import WAITING_KEYS
 
 # One query, so that nothing is missed that moves from one table to another.
 _UNFINISHED = (
@@ -75,6 +76,14 @@ class StoreAudit:
     async def is_idle(self) -> bool:
         """Say whether nothing is open: no turn, no reply, no message, no process."""
         return not await self._all(_UNFINISHED)
+
+    async def waiting_keys(self) -> list[str]:
+        """Return the keys of the chats in which a turn, a message or a reply is open."""
+        return [row[0] for row in await self._all(f"SELECT key FROM ({WAITING_KEYS}) w ORDER BY key")]
+
+    async def moved_keys(self) -> list[str]:
+        """Return the key of every turn whose agent was told that files and commands stayed on another machine."""
+        return [row[0] for row in await self._all("SELECT key FROM inbox WHERE event_key LIKE 'moved:%'")]
 
     async def turns(self, since: str = "") -> list[AuditedTurn]:
         """Return every turn after the one of that id, in the order of their ids."""

@@ -30,7 +30,7 @@ def mode_of_sender(tx: Tx, key: str, mode: QueueMode, sender: Sender, may_join: 
 
 def cancel_replaced_turn(tx: Tx, key: str, manner: QueueMode | None) -> str | None:
     """Cancel the running turn if a message of this mode interrupts it; return the turn's id."""
-    turn = transitions.current_turn(tx, key) if manner == "interrupt" else None
+    turn = transitions.lock_current_turn(tx, key) if manner == "interrupt" else None
     if turn is None or not interrupts_turn(manner, turn.state):
         return None
     return turn.id if transitions.cancel(tx, turn, CancelReason.REPLACED) else None

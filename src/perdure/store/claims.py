@@ -23,7 +23,16 @@ from perdure.store import answers, attachments, goals, inbox, journal, leases, q
 from perdure.store.answers import Response
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Row, Tx
-from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
+from perdure.store.transitions import (
+    TURN_COLUMNS,
+    Turn,
+    cancel,
+    current_turn,
+    get,
+    lock_current_turn,
+    read_view,
+    transition,
+)
 from perdure.store.turn_rights import Beginner, MayJoin, beginner_of, rows_that_may_join
 
 
@@ -74,6 +83,8 @@ def _answer_question(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join: 
     """
     if leases.holder(tx, turn.key) != run:  # before its journal is read: a newer version may have written there
         return turn
+    if lock_current_turn(tx, turn.key) != turn:
+        return turn  # somebody answered or stopped it through another gateway
     asked = answers.waiting_question(tx, turn)
     row = _first_that_may_join(tx, turn, asked.position, may_join) if asked else None
     if asked is None or row is None:
@@ -100,7 +111,7 @@ def _join_or_supersede(tx: Tx, turn: Turn, run: str, rules: QueueRules, may_join
     Nothing happens before a decision was made, while only messages from before the interruption wait, or such of
     people with fewer rights than the turn, or while the message still waits for its files.
     """
-    if leases.holder(tx, turn.key) != run:
+    if leases.holder(tx, turn.key) != run or lock_current_turn(tx, turn.key) != turn:
         return turn
     view = read_view(tx, turn)
     if view.last_decision is None or view.last_interruption is None:

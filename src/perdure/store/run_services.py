@@ -32,14 +32,14 @@ _LIVING = (
     "LEFT JOIN run_services s ON s.run = r.id WHERE r.ended_at IS NULL ORDER BY r.id, s.platform, s.agent"
 )
 # The chats in which something is to be done, each once.
-_WAITING_KEYS = (
+WAITING_KEYS = (
     f"SELECT key FROM turns WHERE {TURN_IS_OPEN} "
     f"UNION SELECT key FROM inbox WHERE {MESSAGE_WAITS} AND kind <> 'aside' "
     f"UNION SELECT key FROM outbox WHERE {DELIVERY_IS_OPEN}"
 )
 _WAITING_SERVICES = (
     f"SELECT {platform_of('w.key')}, {agent_of('w.key')}, coalesce(s.entry_version, 0), count(*) "
-    f"FROM ({_WAITING_KEYS}) w LEFT JOIN sessions s ON s.key = w.key AND s.{SESSION_IS_CURRENT} "
+    f"FROM ({WAITING_KEYS}) w LEFT JOIN sessions s ON s.key = w.key AND s.{SESSION_IS_CURRENT} "
     "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
 )
 _PUT_ASIDE = (
@@ -90,6 +90,13 @@ class LivingRun(Struct, frozen=True):
         return has and entry_version <= self.capabilities.entry_version
 
 
+class ServiceDifference(Struct, frozen=True):
+    """What only the neighbours of a run serve, and what only the run itself: an agent on a platform, in words."""
+
+    elsewhere: tuple[str, ...]
+    here_alone: tuple[str, ...]
+
+
 class UnservedChats(Struct, frozen=True):
     """Chats of one agent on one platform in which something waits that no living run can serve."""
 
@@ -129,6 +136,10 @@ class RunServices:
         row = await self._database.read(lambda tx: tx.one(_ACCOUNT_CONFLICT, run=run))
         return (split_parts(row[0])[0], row[1], row[2]) if row else None
 
+    async def difference(self, run: str) -> ServiceDifference:
+        """Compare what a run serves with what the other living runs serve, if there are any."""
+        return _difference(await self.living_runs(), run)
+
     async def put_aside(self, limit: int = 20) -> list[PutAside]:
         """Return the chats whose turn could not be taken over, the next to be tried first."""
         return await self._database.read(lambda tx: [PutAside(*row) for row in tx.all(_PUT_ASIDE, limit=limit)])
@@ -154,6 +165,17 @@ def living_runs(tx: Tx) -> list[LivingRun]:
         capabilities = None if version is None else RunCapabilities(tuple(served), version)
         found[run] = LivingRun(run, instance, bool(draining), capabilities)
     return list(found.values())
+
+
+def _difference(runs: Iterable[LivingRun], run: str) -> ServiceDifference:
+    served = {
+        each.id: {f"{service.agent} on {service.platform}" for service in each.capabilities.services}
+        for each in runs
+        if each.capabilities is not None
+    }
+    ours, others = served.pop(run, set()), list(served.values())
+    theirs = set[str]().union(*others)
+    return ServiceDifference(tuple(sorted(theirs - ours)), tuple(sorted(ours - theirs)) if others else ())
 
 
 def _unserved(tx: Tx) -> list[UnservedChats]:

@@ -18,11 +18,15 @@ from perdure.core.exit_report import ExitReport, GatewayLaunch
 from perdure.core.recovery.decision import CRASH_LOOP_WINDOW_MS
 from perdure.core.states import RunEnding
 from perdure.store import outbox, run_services
+from perdure.store.conditions import PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import HEARTBEAT, Database, Transaction, Tx
 from perdure.store.run_services import RunCapabilities
 
 LEASE_MS = 30_000  # a run whose heartbeats stand still for this long is dead
 MAX_PAST_RUNS = 20  # earlier runs that a start looks at
+KEPT_RUNS = 500  # the newest, dead or alive: people look at how they ended
+PRUNED_RUNS = 50  # per transaction
+RELEASED_LEASES = 500  # per transaction
 
 
 class Run(Struct, frozen=True):
@@ -66,7 +70,7 @@ class RunStart(Struct, frozen=True):
     """A run that has begun, and how many runs before it died."""
 
     run: str
-    unclean_in_a_row: int  # how many runs of this installation died one after another, up to now
+    unclean_in_a_row: int  # how many runs, of all gateways, died one after another, up to now
     unclean_lately: int  # how many died within the last minutes
 
 
@@ -158,6 +162,14 @@ class Runs:
             )
         )
 
+    async def prune(self, kept: int = KEPT_RUNS) -> int:
+        """Forget some dead runs that nothing open names, except the newest; return how many. 0: none is left.
+
+        After return: they are gone with their capabilities, and their idle chats belong to nobody.
+        If we die inside: the same, or nothing.
+        """
+        return await self._database.write(lambda tx: _prune(tx, kept))
+
     async def get(self, run: str) -> Run | None:
         row = await self._database.read(
             lambda tx: tx.one(
@@ -189,8 +201,8 @@ def _begin(
 ) -> RunStart:
     # Our lock proves that those who held the same lock are dead; runs of 0.2.0 do not say which one they held.
     names = {"instance": instance.id, "former": instance.former or instance.id}
-    ours = "" if exclusive else "AND instance IN (:instance, :former)"
-    locked = "" if exclusive else f"{ours} AND (lock_id IS NULL OR lock_id = :lock_id)"
+    ours = "AND instance IN (:instance, :former) AND (lock_id IS NULL OR lock_id = :lock_id)"
+    locked = "" if exclusive else ours
     for death in launch.deaths:
         _record_exit(tx, death)
     tx.run(
@@ -199,10 +211,9 @@ def _begin(
         lock_id=instance.lock_id,
         **names,
     )
+    # Of all gateways: a turn that ends its gateway is taken over by another one, and may end that one too.
     before = tx.all(
-        f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL {ours} ORDER BY id DESC LIMIT "
-        f"{MAX_PAST_RUNS}",
-        **names,
+        f"SELECT ending, ended_at FROM runs WHERE ended_at IS NOT NULL ORDER BY id DESC LIMIT {MAX_PAST_RUNS}"
     )
     tx.run(
         "INSERT INTO runs "
@@ -247,6 +258,49 @@ def _end_silent(tx: Tx, run: str, beats: int, now: int) -> bool:
             run=run,
             beats=beats,
         )
+    )
+
+
+# Runs that an open turn, a chat with one, a send or the machine of a live process still needs.
+_CLAIMANTS = (  # the run is the first field of the entry
+    "SELECT split_part(j.body, '\"', 4) FROM turns t JOIN journal j ON j.turn = t.id "
+    f"WHERE t.{TURN_IS_OPEN} AND j.kind = '{TurnClaimed.kind}'"
+)
+_LEASED = f"SELECT l.run FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND l.run IS NOT NULL"
+_PRUNABLE = (
+    "SELECT r.id FROM runs r WHERE r.ended_at IS NOT NULL "
+    "AND r.id < (SELECT min(k.id) FROM (SELECT id FROM runs ORDER BY id DESC LIMIT :kept) k) "
+    f"AND r.id NOT IN ({_CLAIMANTS}) AND r.id NOT IN ({_LEASED}) "
+    "AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.run = r.id) "
+    "AND NOT EXISTS (SELECT 1 FROM processes p "
+    f"WHERE p.instance IN (r.instance, r.former) AND p.{PROCESS_IS_LIVE}) "
+    "ORDER BY r.id LIMIT :limit"
+)
+
+
+def _prune(tx: Tx, kept: int) -> int:
+    """Forget the oldest dead runs that nothing needs, and release their idle chats, some at a time."""
+    runs = [row[0] for row in tx.all(_PRUNABLE, kept=kept, limit=PRUNED_RUNS)]
+    room, gone = RELEASED_LEASES, 0
+    for run in runs:
+        room -= _release_idle(tx, run, room)
+        if room <= 0:
+            return gone + 1  # there is more to do
+        if tx.one("SELECT 1 FROM leases WHERE run = :run LIMIT 1", run=run):
+            continue  # somebody holds such a row now
+        tx.run("DELETE FROM run_services WHERE run = :run", run=run)
+        gone += tx.run("DELETE FROM runs WHERE id = :run", run=run)
+    return gone
+
+
+def _release_idle(tx: Tx, run: str, limit: int) -> int:
+    """Let nobody have some chats of a dead run in which no turn is open."""
+    unheld = f"{tx.for_update} SKIP LOCKED" if tx.for_update else ""
+    return tx.run(
+        "UPDATE leases SET run = NULL WHERE run = :run AND key IN (SELECT l.key FROM leases l WHERE l.run = :run "
+        f"AND NOT EXISTS (SELECT 1 FROM turns o WHERE o.key = l.key AND o.{TURN_IS_OPEN}) LIMIT :limit{unheld})",
+        run=run,
+        limit=limit,
     )
 
 

@@ -77,6 +77,7 @@ CREATE TABLE leases (
   problem    TEXT,
   instance   TEXT
 );
+CREATE INDEX leases_of_run ON leases (run) WHERE run IS NOT NULL;
 CREATE INDEX leases_untold ON leases (key) WHERE untold > 0;
 
 -- A turn's row is the fold of its journal entries, written in the same transaction.
@@ -182,6 +183,7 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_open ON outbox (lane, id) WHERE state IN ('owed', 'sending', 'unknown');
 CREATE INDEX outbox_seen ON outbox (key, position) WHERE state = 'sent';
 CREATE INDEX outbox_of_turn ON outbox (turn);
+CREATE INDEX outbox_of_run ON outbox (run) WHERE run IS NOT NULL;
 
 -- What people see of an answer while it grows, where messages can be edited: never the answer itself.
 CREATE TABLE previews (

@@ -76,7 +76,7 @@ def stop(
     """
 
     def transaction(tx: Tx) -> StopResult:
-        turn = transitions.current_turn(tx, key)
+        turn = transitions.lock_current_turn(tx, key)
         ended = turn if turn is not None and (bound is None or turn.id == bound) else None
         if ended is not None:
             transitions.cancel(tx, ended, CancelReason.STOPPED)
@@ -96,7 +96,7 @@ def renew(key: str, *, before: int = MAX_POSITION) -> Transaction[RenewResult]:
     """Begin a fresh session: cancel the open turn, and drop the messages that wait before a position."""
 
     def transaction(tx: Tx) -> RenewResult:
-        turn = transitions.current_turn(tx, key)
+        turn = transitions.lock_current_turn(tx, key)
         if turn is not None:
             transitions.cancel(tx, turn, CancelReason.RESET)
         dropped = inbox.withdraw(tx, key, before)
@@ -114,7 +114,7 @@ def renew_if_due(key: str, resets: Sequence[ResetRule], freshness_ms: int) -> Tr
     """
 
     def transaction(tx: Tx) -> str | None:
-        session, turn = sessions.current(tx, key), transitions.current_turn(tx, key)
+        session, turn = sessions.current(tx, key), transitions.lock_current_turn(tx, key)
         if (
             session is None
             or session.state is not SessionState.OPEN
@@ -146,7 +146,7 @@ def drop(key: str, *, bound: str | None = None) -> Transaction[DropResult]:
     """
 
     def transaction(tx: Tx) -> DropResult:
-        turn = transitions.current_turn(tx, key)
+        turn = transitions.lock_current_turn(tx, key)
         if turn is None or not _is_interrupted(tx, turn) or (bound is not None and turn.id != bound):
             return DropResult(None, over=transitions.is_over(tx, bound, key))
         return DropResult(turn.id if transitions.cancel(tx, turn, CancelReason.DROPPED) else None)
@@ -165,7 +165,7 @@ def suspend(key: str) -> Transaction[SuspendResult]:
     """
 
     def transaction(tx: Tx) -> SuspendResult:
-        turn = transitions.current_turn(tx, key)
+        turn = transitions.lock_current_turn(tx, key)
         if turn is not None:
             left = return_entries(transitions.read_view(tx, turn))
             transitions.transition(tx, turn, [*left, TurnCancelled(CancelReason.SUSPENDED)], ())
@@ -189,7 +189,7 @@ def resume(
     """
 
     def transaction(tx: Tx) -> ResumeResult:
-        turn = transitions.current_turn(tx, key)
+        turn = transitions.lock_current_turn(tx, key)
         if session:
             found = sessions.get(tx, session)
             if found is None or not may_take(tx, found.key):

@@ -73,6 +73,18 @@ def current_turn(tx: Tx, key: str) -> Turn | None:
     return as_turn(row) if row else None
 
 
+def lock_current_turn(tx: Tx, key: str) -> Turn | None:
+    """Return the key's open turn, which no other gateway moves or takes over before we commit.
+
+    Whoever acts on a turn without being its run reads it this way. Or else the turn could get a new epoch between
+    the look and the act, and the act would come to nothing.
+    """
+    tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=key)  # first, as a claim does
+    sql = f"SELECT {TURN_COLUMNS} FROM turns WHERE key = :key AND {TURN_IS_OPEN}{tx.for_update}"
+    row = tx.one(sql, key=key)
+    return as_turn(row) if row else None
+
+
 def get(tx: Tx, turn: str) -> Turn | None:
     row = tx.one(f"SELECT {TURN_COLUMNS} FROM turns WHERE id = :turn", turn=turn)
     return as_turn(row) if row else None

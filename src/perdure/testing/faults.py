@@ -13,7 +13,7 @@ import signal
 from typing import TypeVar
 
 from perdure.errors import Killed, StoreBroken, StoreError, StoreFull
-from perdure.store.database import Database, Transaction
+from perdure.store.database import Database, Transaction, Tx
 from perdure.store.ids import wall_clock
 
 T = TypeVar("T")
@@ -133,6 +133,13 @@ class KillingDatabase(CrashingDatabase):
     _full_from: int | None = None  # the number of the first call that is refused as if the disk were full
     _refuse = 0  # how many more writes are refused
 
+    def __init__(
+        self, database: Database, at: int | None = None, *, after: bool = False, lease_ahead: int = 0
+    ) -> None:
+        """`lease_ahead` is how many milliseconds the clock of the leases is ahead of the real one."""
+        super().__init__(database, at, after=after)
+        self._lease_ahead = lease_ahead
+
     def arm(self, at: int, *, after: bool, refuse: int = 0) -> None:
         """Kill the process at the n-th call from now on.
 
@@ -148,7 +155,23 @@ class KillingDatabase(CrashingDatabase):
             if not self._refuse and not self._after:
                 self._die()
             raise StoreFull("not written: the disk is full")
-        return await super().write(transaction, key=key, at=at)
+        return await super().write(lambda tx: transaction(self._moved(tx)), key=key, at=at)
+
+    def _moved(self, tx: Tx) -> Tx:
+        return _AheadTx(tx, self._lease_ahead) if self._lease_ahead else tx
 
     def _die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _AheadTx:
+    """A transaction for which the clock of the leases is ahead."""
+
+    def __init__(self, tx: Tx, ahead_ms: int) -> None:
+        self.ids, self.time, self.for_update = tx.ids, tx.time, tx.for_update
+        self.one, self.all, self.run = tx.one, tx.all, tx.run
+        self._tx = tx
+        self._ahead_ms = ahead_ms
+
+    def lease_clock(self) -> int:
+        return self._tx.lease_clock() + self._ahead_ms

@@ -269,6 +269,16 @@ def decide(view: TurnView, context: RecoveryContext, policy: RecoveryPolicy, now
     return decided(RecoveryChoice.RESUME, RecoveryRule.RESUME, texts.recovery.why_resume(tail))
 
 
+def may_end_gateways(view: TurnView) -> bool:
+    """Whether a turn's gateway died while it ran and made no progress: the turn itself may have been the cause.
+
+    Where gateways share a database, it would go from one to the next.
+    """
+    last = view.last_interruption
+    died = (InterruptionReason.LEASE_LOST, InterruptionReason.RESTART_INTERRUPTED)
+    return last is not None and last.reason in died and not last.progress
+
+
 def awaits_slot(view: TurnView) -> bool:
     """Whether recovery has decided to resume the turn, and it still waits for a slot."""
     last = view.records[-1].entry if view.records else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from perdure.core.exit_report import signal_name
 
@@ -35,6 +35,21 @@ def configuration_fine(home: object) -> str:
 SESSION_OR_ALL = "name a session, or say --all"
 PERSON_OR_SESSION = "say --person or --session, not both"
 SEED_OR_SWEEP = "a sweep leaves nothing to chance: say --seed or --sweep, not both"
+
+DRILL_NEEDS_STORE = (
+    "several gateways share a PostgreSQL database: name an empty one, made for the drill, with --store "
+    "postgresql://user@host/name (createdb makes one)"
+)
+DRILL_NEEDS_GATEWAYS = "--store is for several gateways: say --gateways 2 or more with it"
+DRILL_NO_SWEEP = "a sweep is for one gateway: leave out --sweep or --gateways"
+DRILL_ONE_HOST = "the drill reaches one PostgreSQL server by TCP: --store names several hosts, or a socket"
+DRILL_READ_ONLY_LEFT_OUT = "read_only: only the owner of a database may make it read-only"
+DRILL_DATABASE_HINT = "Make an empty database for the drill (createdb perdure_drill), and name it with --store."
+
+
+def drill_database_used(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+    return f"the database of --store is not empty, and is left alone: it has {shown}"
 
 
 def pair_where(chat: str) -> str:

@@ -200,6 +200,16 @@ def heartbeats_missed(seconds: float) -> str:
     )
 
 
+def served_elsewhere(services: Sequence[str]) -> str:
+    return (
+        f"other gateways on this database serve what this one does not, and leaves to them: {', '.join(services)}"
+    )
+
+
+def served_here_alone(services: Sequence[str]) -> str:
+    return f"no other gateway on this database serves {', '.join(services)}: when this one is down, they wait"
+
+
 DAMAGED_INSTANCE_HINT = (
     "Delete the file: the gateway then gets a new id, and does not know the commands that it has left running."
 )

@@ -28,7 +28,13 @@ from perdure.core.storable_text import make_storable, make_values_storable
 from perdure.errors import StoreBroken, StoreFull, StoreUnreachable
 from perdure.store import migrate
 from perdure.store.backends.jobs import Job, ReaderPool
-from perdure.store.backends.postgres_connect import AWAY_ERRORS, away_sentence, connect, start_error
+from perdure.store.backends.postgres_connect import (
+    AWAY_ERRORS,
+    PATIENT_SETTINGS,
+    away_sentence,
+    connect,
+    start_error,
+)
 from perdure.store.backends.postgres_side_connection import HEARTBEAT_SETTINGS, SideConnection
 from perdure.store.backends.postgres_writer import WriterThread
 from perdure.store.database import FILES, HEARTBEAT, Row, Transaction, Tx
@@ -305,7 +311,7 @@ async def open_postgres(url: str, *, home: Path, clock: Clock = wall_clock) -> P
 
 def _prepare(url: str) -> None:
     try:
-        connection = connect(url)
+        connection = connect(url, PATIENT_SETTINGS)
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise start_error(error) from error
     name = str(conninfo_to_dict(url).get("dbname") or "the database of store.url")

@@ -13,8 +13,9 @@ from perdure.errors import DatabaseRefused, PerdureError, StoreUnreachable
 from perdure.store.database import Row
 
 # The server is not there now: it cannot be reached, shuts down, starts up, fails over or only reads. What was
-# asked of it is not done, or nobody knows; on a new connection it may be asked again.
-AWAY_ERRORS = (psycopg.OperationalError, pg.ReadOnlySqlTransaction)
+# asked of it is not done, or nobody knows; on a new connection it may be asked again. So is a server that heard
+# nothing of us for so long, in the middle of a transaction, that it has ended it.
+AWAY_ERRORS = (psycopg.OperationalError, pg.ReadOnlySqlTransaction, pg.IdleInTransactionSessionTimeout)
 
 # These detect a dead connection, and end an abandoned transaction, without a message from the other side. Without
 # the last one, a statement on a dead connection would wait until TCP gives up, after a quarter of an hour.
@@ -25,7 +26,10 @@ _CONNECT_OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 11_000,
 }
-_SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = '60s'"
+# A gateway that freezes in the middle of a transaction holds its locks no longer than this: or else nobody could
+# declare it dead, and take over its chats, when its lease is over.
+_SESSION_SETTINGS = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '60s'"
+PATIENT_SETTINGS = "SET idle_in_transaction_session_timeout = '60s'"  # for a start, which has much to do in one
 
 # What only a person can mend. A failed login has no error code, and the server may speak another language: then
 # the gateway waits as for a server that is away, and the log has the server's words.

@@ -12,8 +12,8 @@ from perdure.errors import PerdureError
 from perdure.store.audit import StoreAudit
 from perdure.store.backends.read_only import open_read_only
 from perdure.store.database import Database
+from perdure.store.run_services import RunServices
 from perdure.testing.drill.people import DrillPeople, WrittenMessage
-from perdure.testing.drill.points import Point
 from perdure.testing.drill.report import (
     FAULTS,
     UNKNOWN,
@@ -55,11 +55,11 @@ class FaultFinder:
         """Return every finding, by the name of its count."""
         found: Findings = {name: [] for name in (*FAULTS, UNKNOWN)}
         await self._find_lost(found)
-        found["lost"] += [*self._missing_exit_reports(), *await self._calls_without_result()]
+        found["lost"] += [*await self._missing_exit_reports(), *await self._calls_without_result()]
         found["notes"] += await self._wrong_notes()
         found["epochs"] += await self._wrong_epochs()
         found["repeated"] += [*self._repeated_calls(), *await self._repeated_answers()]
-        found["duplicates"] += [*self._duplicate_messages(), *self._repeated_exit_reports()]
+        found["duplicates"] += [*self._duplicate_messages(), *await self._repeated_exit_reports()]
         found["phantoms"] += [*await self._unrequested_turns(), *self._late_messages()]
         found["stuck"] += await self._stuck_turns()
         found[UNKNOWN] += [*await self._unknown_outcomes(), *self._marked_messages()]
@@ -91,21 +91,47 @@ class FaultFinder:
         marked = any(written.mark in each.text for each in self._people.seen(written.conversation))
         return marked or (state == TurnState.FAILED and self._people.has_reply_about(written, f"{turn}:"))
 
-    def _missing_exit_reports(self) -> Iterator[str]:
-        for conversation in self._record.conversations:
-            for phrase in conversation.told:
-                if not any(phrase in text for text in self._people.exit_reports(conversation)):
-                    yield f"{self._describe(conversation.chat)}: nobody was told of the end of its process"
+    async def _missing_exit_reports(self) -> list[str]:
+        """Find ends of processes that nobody was told of.
 
-    def _repeated_exit_reports(self) -> Iterator[str]:
+        What was cut off before it ran on a machine that the chat then left has no end: the agent was told so.
+        """
+        found: list[str] = []
+        ran, moved = self._traces.runs_by_name(), await self._moved_chats()
+        for conversation in self._record.conversations:
+            if conversation.chat in moved and not any(ran[name] for name in conversation.commands):
+                continue
+            reports = self._people.exit_reports(conversation)
+            missing = [phrase for phrase in conversation.told if not any(phrase in text for text in reports)]
+            place = self._describe(conversation.chat)
+            found += [f"{place}: nobody was told of the end of its process" for _ in missing]
+        return found
+
+    async def _moved_chats(self) -> set[str]:
+        return {chat_of_key(key) for key in await self._store.moved_keys()}
+
+    async def _repeated_exit_reports(self) -> list[str]:
         """Find ends of processes that were reported twice, or although the agent had seen them."""
+        found, reports = [], await self._allowed_reports()
         for conversation in self._record.conversations:
             clean = [text for text in self._people.exit_reports(conversation) if DUPLICATE_MARK not in text]
-            if len(clean) > len(conversation.told):
-                yield (
+            if len(clean) > reports[conversation.chat]:
+                found.append(
                     f"{self._describe(conversation.chat)}: the end of its process was told "
                     f"{texts.phrases.times(len(clean))}"
                 )
+        return found
+
+    async def _allowed_reports(self) -> dict[str, int]:
+        """Return by chat how many ends of processes may be told.
+
+        An agent whose chat went to another machine cannot see the end of a command there, and is told of it.
+        """
+        moved = await self._moved_chats()
+        return {
+            each.chat: len(each.commands) if each.chat in moved else len(each.told)
+            for each in self._record.conversations
+        }
 
     async def _wrong_notes(self) -> list[str]:
         """Find turns whose agent resumed without a note of its interruption, or got a note too many."""
@@ -162,7 +188,10 @@ class FaultFinder:
                     yield f"{self._describe(conversation.chat)}: {text!r} was shown {texts.phrases.times(count)}"
 
     async def _unrequested_turns(self) -> list[str]:
-        allowed = {conversation.chat: conversation.turns for conversation in self._record.conversations}
+        reports = await self._allowed_reports()
+        allowed = {
+            each.chat: len(each.texts) + len(each.late) + reports[each.chat] for each in self._record.conversations
+        }
         return [
             f"{self._describe(chat)}: {count} turns, and people asked for {allowed.get(chat, 0)}"
             for chat, count in Counter((await chats_by_turn(self._store)).values()).items()
@@ -209,14 +238,14 @@ class FaultFinder:
 class Audit:
     """Reads the drill's database beside its gateways, and writes nothing."""
 
-    def __init__(self, home: Path, people: DrillPeople, *, may_give_up: bool = False) -> None:
-        self._url = f"sqlite:///{home / 'perdure.db'}"
+    def __init__(self, url: str, homes: Sequence[Path], people: DrillPeople, *, may_give_up: bool = False) -> None:
+        self._url = url
         self._people = people
         self._may_give_up = may_give_up
         self._database: Database | None = None
         self._record = RoundRecord()
         self.given_up = 0
-        self.traces = ExecutionTraces(home)
+        self.traces = ExecutionTraces(homes)
 
     async def open(self) -> None:
         self._database = await open_read_only(self._url)
@@ -237,18 +266,32 @@ class Audit:
             return False
         return not self._people.has_unread()  # the gateway may have sent a message during the query
 
-    def begin_round(self, conversations: Sequence[DrillChat], points: Sequence[Point]) -> None:
+    def begin_round(self, conversations: Sequence[DrillChat], points: Sequence[object]) -> None:
         self._record.begin_round(conversations, points)
 
     async def note_kill(self) -> None:
         """Record what was finished when the gateway was killed: none of it may run again."""
-        await self._record.note_kill(self._store, self.traces.runs_by_key())
+        await self._record.note_kill(self._store, self.traces)
 
     async def end_round(self, conversations: Sequence[DrillChat]) -> None:
         """Record that these conversations are over: no further message may come in their chats."""
         await self._record.end_round(
             self._store, {each.chat: len(self._people.seen(each)) for each in conversations}
         )
+
+    async def waiting_keys(self) -> list[str]:
+        """Return the keys of the chats in which something is left to do, whoever can do it."""
+        return await self._store.waiting_keys()
+
+    async def living_instances(self) -> set[str]:
+        """Return the gateways that nobody has declared dead."""
+        if self._database is None:
+            raise PerdureError("the drill has not been opened")
+        return {run.instance for run in await RunServices(self._database).living_runs()}
+
+    async def stayed(self) -> int:
+        """Count the turns whose agent was told that files or commands stayed on another machine."""
+        return len(await self._store.moved_keys())
 
     async def turns(self) -> int:
         return len(await self._store.turns())

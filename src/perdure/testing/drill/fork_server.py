@@ -76,7 +76,7 @@ async def _serve(spec: GatewayLaunchSpec) -> None:
     databases: list[KillingDatabase] = []
 
     def wrap(database: Database) -> Database:
-        databases.append(KillingDatabase(database, spec.at, after=spec.after))
+        databases.append(KillingDatabase(database, spec.at, after=spec.after, lease_ahead=spec.lease_ahead))
         return databases[0]
 
     def arm(armed: protocol.Arm) -> None:
@@ -84,7 +84,8 @@ async def _serve(spec: GatewayLaunchSpec) -> None:
 
     clock = SettableClock()
     clock.ahead = spec.ahead
-    adapters = [SocketAdapter(name, capabilities, socket) for name, capabilities in PLATFORMS.items()]
+    names = spec.platforms or list(PLATFORMS)
+    adapters = [SocketAdapter(name, PLATFORMS[name], socket) for name in names]
     settings = decode_settings(spec.settings)
     gateway = _gateway_factory(spec)(settings, adapters=adapters, wrap=wrap, clock=clock)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, gateway.stop)

@@ -32,6 +32,8 @@ class GatewayLaunchSpec(Struct, frozen=True):
     after: bool = False
     gateway: str = ""  # `module:object` that makes the gateway; empty: `perdure.Gateway`
     modules: str = ""  # a directory to import that module from
+    lease_ahead: int = 0  # milliseconds by which the database's clock is ahead for this gateway
+    platforms: list[str] = []  # the platforms that it has; empty: all
 
 
 class GatewayStarted(Struct, frozen=True, tag=True):
@@ -83,6 +85,12 @@ class DrilledGateway:
             code = await self._exit_task
         if code != 0:
             raise PerdureError(f"the gateway was to stop in an orderly way, but ended with code {code}")
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
         if not self.is_over:

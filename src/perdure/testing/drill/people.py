@@ -120,3 +120,29 @@ class DrillPeople:
         """Return the messages of the gateways in chats in which nobody has written."""
         posts = [posted for platform in self._platforms.values() for posted in platform.posted]
         return [posted for posted in posts if posted.address.chat not in chats]
+
+
+class SilenceWatch:
+    """Measures the longest time that somebody waited for an answer and heard nothing at all."""
+
+    def __init__(self, people: DrillPeople) -> None:
+        self._people = people
+        self._since: dict[str, tuple[int, float]] = {}  # by chat: messages so far, of both sides, and since when
+        self.longest = 0.0
+        self.where = ""
+
+    def look(self, conversations: Sequence[DrillChat], now: float, cause: object) -> None:
+        """Look at the chats; `cause` says what has been done to the gateways."""
+        for each in conversations:
+            seen = self._people.seen(each)
+            written = [message.mark for message in self._people.written if message.conversation == each]
+            signs = len(seen) + len(written)
+            if all(any(mark in posted.text for posted in seen) for mark in written):
+                self._since.pop(each.chat, None)
+                continue
+            known, since = self._since.get(each.chat, (-1, now))
+            if known != signs:
+                since = now
+            self._since[each.chat] = signs, since
+            if now - since > self.longest:
+                self.longest, self.where = now - since, f"{each.chat} ({cause})"

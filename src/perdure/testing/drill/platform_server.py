@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from perdure.core.messages import Inbound
 from perdure.errors import SendRefused
 from perdure.platforms.api import Event
 from perdure.testing.drill import protocol
@@ -41,7 +42,14 @@ class KillTrap:
 class PlatformServer:
     """Serves one gateway after the other."""
 
-    def __init__(self, platforms: Mapping[str, SimulatedPlatform], kill_trap: KillTrap) -> None:
+    def __init__(
+        self,
+        platforms: Mapping[str, SimulatedPlatform],
+        kill_trap: KillTrap,
+        wait_for: Callable[[str], float] = lambda event_key: 0.0,
+    ) -> None:
+        """`wait_for` says for how many seconds an event is left to other gateways first, by its key."""
+        self._wait_for = wait_for
         self._platforms = platforms
         self._kill_trap = kill_trap
         self._server: asyncio.Server | None = None
@@ -76,7 +84,7 @@ class PlatformServer:
     async def _serve_gateway(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._drained.clear()
         self._writer = writer
-        connection = _GatewayConnection(self._platforms, self._kill_trap, writer)
+        connection = _GatewayConnection(self._platforms, self._kill_trap, writer, self._wait_for)
         task = asyncio.current_task()
         if task is not None:
             self._connections.add(task)
@@ -98,17 +106,23 @@ class _GatewayConnection:
     """One gateway's connections to all platforms."""
 
     def __init__(
-        self, platforms: Mapping[str, SimulatedPlatform], kill_trap: KillTrap, writer: asyncio.StreamWriter
+        self,
+        platforms: Mapping[str, SimulatedPlatform],
+        kill_trap: KillTrap,
+        writer: asyncio.StreamWriter,
+        wait_for: Callable[[str], float],
     ) -> None:
         self._platforms = platforms
+        self._wait_for = wait_for
         self._kill_trap = kill_trap
         self._writer = writer
         self._adapters: dict[str, SimulatedAdapter] = {}
         self._handed: dict[str, Event] = {}
-        self._hand_over_tasks: list[asyncio.Task[None]] = []
+        self._hand_over_tasks: dict[str, asyncio.Task[None]] = {}  # by platform
+        self._later: set[asyncio.Task[None]] = set()  # events that are left to other gateways first
 
     def close(self) -> None:
-        for task in self._hand_over_tasks:
+        for task in (*self._hand_over_tasks.values(), *self._later):
             task.cancel()
 
     async def handle(self, message: protocol.Listen | protocol.Request) -> None:
@@ -116,7 +130,9 @@ class _GatewayConnection:
             case protocol.Listen(platform):
                 adapter = self._adapters[platform] = self._platforms[platform].adapter()
                 await adapter.connect()
-                self._hand_over_tasks.append(asyncio.create_task(self._hand_over(platform, adapter)))
+                if platform in self._hand_over_tasks:  # the gateway has begun a new run
+                    self._hand_over_tasks[platform].cancel()
+                self._hand_over_tasks[platform] = asyncio.create_task(self._hand_over(platform, adapter))
             case protocol.Send() | protocol.Edit():
                 if not self._kill_trap.kills_at("send", after=False):
                     answer = await self._record(message)
@@ -147,6 +163,15 @@ class _GatewayConnection:
         with suppress(ConnectionError):
             async for event in adapter.receive():
                 if event.inbound is not None:
-                    self._handed[event.key] = event
-                    protocol.write_message(self._writer, protocol.EventHandedOver(platform, event.inbound))
-                    await self._writer.drain()
+                    task = asyncio.create_task(self._hand_over_event(platform, event, event.inbound))
+                    self._later.add(task)
+                    task.add_done_callback(self._later.discard)
+
+    async def _hand_over_event(self, platform: str, event: Event, inbound: Inbound) -> None:
+        """Hand an event over, unless another gateway has acknowledged it meanwhile."""
+        if wait := self._wait_for(event.key):
+            await asyncio.sleep(wait)
+            if all(each.event_key != event.key for each in self._platforms[platform].pending()):
+                return
+        self._handed[event.key] = event
+        protocol.write_message(self._writer, protocol.EventHandedOver(platform, inbound))

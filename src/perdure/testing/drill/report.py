@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -12,8 +11,7 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.entries import Entry, ModelAsked, RecoveryNoted, TurnClaimed, TurnInterrupted
 from perdure.store.audit import StoreAudit, TurnEpochs
-from perdure.testing.drill.points import Point
-from perdure.testing.drill.scenarios import DrillChat
+from perdure.testing.drill.scenarios import DrillChat, ExecutionTraces
 
 INTERRUPTION_PREFIX = "This turn was cut off by "
 
@@ -64,14 +62,16 @@ class RoundRecord:
         self._kill_points: dict[str, str] = {}  # by chat: where the gateway was killed
         self._last_turn = ""  # the id of the last turn of earlier rounds
 
-    def begin_round(self, conversations: Sequence[DrillChat], points: Sequence[Point]) -> None:
+    def begin_round(self, conversations: Sequence[DrillChat], points: Sequence[object]) -> None:
         self.conversations += conversations
         self._kill_points |= {each.chat: ", then ".join(map(str, points)) for each in conversations}
 
-    async def note_kill(self, store: StoreAudit, runs_by_key: Counter[str]) -> None:
+    async def note_kill(self, store: StoreAudit, traces: ExecutionTraces) -> None:
         """Record what was finished when the gateway was killed: none of it may run again."""
-        chats = await chats_by_turn(store, self._last_turn)
-        for call in await store.calls(self._last_turn):
+        calls = await store.calls(self._last_turn)
+        # After the calls: another gateway may go on, and what runs between the two looks is not finished here.
+        runs_by_key, chats = traces.runs_by_key(), await chats_by_turn(store, self._last_turn)
+        for call in calls:
             if call.ended is not None:
                 self.finished_calls.setdefault(call.key, (chats[call.turn], runs_by_key[call.key]))
         for turn, count in (await store.final_answers(self._last_turn)).items():
@@ -109,6 +109,8 @@ FAULTS = {
     "notes": "notes on a crash that the agent missed, or had in vain",
     "epochs": "turns that were taken over without a new epoch",
 }
+# The same, where several gateways share a database.
+GROUP_FAULTS = FAULTS | {"stranded": "chats left alone, though a gateway could serve them"}
 UNKNOWN = "unknown"
 
 
@@ -144,7 +146,14 @@ class Report(Struct, frozen=True, kw_only=True):
     points: list[str]
     findings: dict[str, list[str]]  # by the name of a count: its findings in words
     home: str | None = None  # the directory of a failed drill
+    gateways: int = 1
+    faults: dict[str, int] = {}  # what was done to several gateways and their database, by its kind
+    stranded: int = 0
+    stayed: int = 0  # turns that went on elsewhere, and whose agent was told that files or commands stayed behind
+    silence: float = 0.0  # the longest time, in seconds, that somebody waited and heard nothing
+    silence_at: str = ""  # in which chat, and what had been done then
+    left_out: list[str] = []  # what could not be done, and why
 
     @property
     def failed(self) -> bool:
-        return any(getattr(self, name) for name in FAULTS)
+        return any(getattr(self, name) for name in GROUP_FAULTS)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from perdure.config import Settings
 from perdure.errors import PerdureError
+from perdure.testing.drill.base import BaseDrill, DrillStuck
 from perdure.testing.drill.findings import Audit
 from perdure.testing.drill.gateway_spawner import (
     DrilledGateway,
@@ -18,24 +16,17 @@ from perdure.testing.drill.gateway_spawner import (
     GatewaySpawner,
     encode_settings,
 )
-from perdure.testing.drill.people import DrillPeople
 from perdure.testing.drill.platform_server import KillTrap, PlatformServer
 from perdure.testing.drill.points import CommandKiller, Point, group_into_rounds
-from perdure.testing.drill.report import UNKNOWN, Report, Waits
-from perdure.testing.drill.scenarios import PLATFORMS, DrillChat, chats_of_round
+from perdure.testing.drill.scenarios import DrillChat, chats_of_round
 from perdure.testing.drill.settings import clock_step_seconds, drill_settings, may_give_up
-from perdure.testing.simulated_platform import SimulatedPlatform
 
 POLL_SECONDS = 0.01  # seconds between two probes
 # After an orderly stop several recoveries go on at once, as they do in everyday life.
 ROUNDS_PER_ORDERLY_STOP = 4
 
 
-class _DrillStuck(Exception):
-    """Nothing has happened for `patience` seconds, although work is left."""
-
-
-class Drill:
+class Drill(BaseDrill):
     """One home, three platforms, and gateways that are killed one after the other."""
 
     def __init__(
@@ -48,54 +39,18 @@ class Drill:
         patience: float = 30.0,
         killed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`gateway` names a factory of gateways (`module:object`); `patience` is the longest pause, in seconds."""
-        self._user_settings = settings
+        super().__init__(settings, seed=seed, gateway=gateway, patience=patience, killed=killed)
         self._points = points
-        self._seed = seed
-        self._gateway_factory = gateway
-        self._patience = patience
-        self._notify_killed = killed
-        self._home = Path(tempfile.mkdtemp(prefix="perdure-drill-"))
-        self._platforms = {name: SimulatedPlatform(name, capabilities=can) for name, can in PLATFORMS.items()}
-        self._people = DrillPeople(self._platforms)
         self._spawner = GatewaySpawner()
         self._kill_trap = KillTrap(self._spawner.kill)
         self._platform_server = PlatformServer(self._platforms, self._kill_trap)
-        self._audit = Audit(self._home / "home", self._people, may_give_up=may_give_up(settings))
+        home = self._home / "home"
+        url = f"sqlite:///{home / 'perdure.db'}"
+        self._audit = Audit(url, [home], self._people, may_give_up=may_give_up(settings))
         self._command_killer = CommandKiller(self._home / "home")
         self._settings = encode_settings(drill_settings(settings, self._home / "home"))
         self._clock_step_ms = int(clock_step_seconds(settings) * 1000)
         self._clock_ahead_ms = 0  # milliseconds by which the gateway's clock is ahead
-        self._kills = 0
-        self._at_rest = 0
-        self._is_stuck = False
-        self._ready_seconds: list[float] = []
-        self._answered_seconds: list[float] = []
-
-    async def run(self) -> Report:
-        """Kill the gateway at every point and report. The drill's directory is kept only if the drill failed."""
-        began, keep = time.monotonic(), True
-        try:
-            await self._open()
-            await self._run_rounds()
-            report = await self._report(time.monotonic() - began)
-            keep = report.failed
-        except (PerdureError, TimeoutError) as error:
-            again = "" if self._seed is None else f" The same points again: --seed {self._seed}."
-            hint = f"The log of the gateway is {self._log}.{again}"
-            raise PerdureError(f"the drill broke off after {self._kills} kills: {error}", hint=hint) from error
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            keep = False
-            raise
-        finally:
-            await self._close()
-            if not keep:
-                shutil.rmtree(self._home, ignore_errors=True)
-        return report
-
-    @property
-    def _log(self) -> Path:
-        return self._home / "gateway.log"
 
     async def _open(self) -> None:
         (self._home / "home").mkdir(mode=0o700)
@@ -116,7 +71,7 @@ class Drill:
         for number, points in enumerate(group_into_rounds(self._points), 1):
             try:
                 child = await self._run_round(child, chats_of_round(number), points)
-            except _DrillStuck:
+            except DrillStuck:
                 self._is_stuck = True
                 return
             if number % ROUNDS_PER_ORDERLY_STOP == 0:
@@ -223,32 +178,9 @@ class Drill:
             if seen != signs:
                 signs, last = seen, now
             elif now - last > self._patience:
-                raise _DrillStuck
+                raise DrillStuck
             await asyncio.sleep(POLL_SECONDS)
         return False
 
-    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _report(self, seconds: float) -> Report:
-        found = await self._audit.findings()
-        if self._is_stuck and not found["stuck"]:
-            found["stuck"].append(
-                f"all turns are at their ends, but nothing came to rest for {self._patience:g} s"
-            )
-        counts = {name: len(lines) for name, lines in found.items()}
-        faulty = any(count for name, count in counts.items() if name != UNKNOWN)
-        return Report(
-            **counts,
-            kills=self._kills,
-            turns=await self._audit.turns(),
-            at_rest=self._at_rest,
-            given_up=self._audit.given_up,
-            by_hand=self._people.by_hand,
-            seed=self._seed,
-            seconds=round(seconds, 1),
-            ready=Waits.of(self._ready_seconds),
-            answered=Waits.of(self._answered_seconds),
-            points=[str(point) for point in self._points[: self._kills]],
-            findings=found,
-            home=str(self._home) if faulty else None,
-        )
+    def _points_reached(self) -> list[str]:
+        return [str(point) for point in self._points[: self._kills]]

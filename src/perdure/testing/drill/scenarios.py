@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,25 +15,26 @@ from perdure.platforms.api import Capabilities
 class ExecutionTraces:
     """Counts runs of steps and commands. The files are polled, so only their new lines are read."""
 
-    def __init__(self, home: Path) -> None:
-        self._steps = _GrowingFile(home / "rehearsal.log")
-        self._commands = _GrowingFile(home / "workspace" / RUNS_FILE)
+    def __init__(self, homes: Sequence[Path]) -> None:
+        """`homes` are those of all gateways."""
+        self._steps = [_GrowingFile(home / "rehearsal.log") for home in homes]
+        self._commands = [_GrowingFile(home / "workspace" / RUNS_FILE) for home in homes]
 
     def started_count(self) -> int:
         """Count the steps and commands that have begun."""
-        return len(self._steps.lines()) + len(self._commands.lines())
+        return len(_lines(self._steps)) + self.commands_started_count()
 
     def commands_started_count(self) -> int:
         """Count the commands that have begun."""
-        return len(self._commands.lines())
+        return len(_lines(self._commands))
 
     def runs_by_key(self) -> Counter[str]:
         """Count the runs of each call of a step, by its key."""
-        return Counter(line.split()[1] for line in self._steps.lines())
+        return Counter(line.split()[1] for line in _lines(self._steps))
 
     def runs_by_name(self) -> Counter[str]:
         """Count the runs of each step and each command, by its name."""
-        return Counter(line.split()[0] for line in self._steps.lines() + self._commands.lines())
+        return Counter(line.split()[0] for line in _lines(self._steps) + _lines(self._commands))
 
 
 class _GrowingFile:
@@ -49,6 +51,10 @@ class _GrowingFile:
             self._read_bytes += len(whole) + 1 if whole else 0
             self._lines += whole.decode().splitlines()
         return self._lines
+
+
+def _lines(files: Sequence[_GrowingFile]) -> list[str]:
+    return [line for file in files for line in file.lines()]
 
 
 # One platform of each kind: its capabilities decide how an interrupted send is resolved.
@@ -77,11 +83,6 @@ class DrillChat(Struct, frozen=True):
     commands: tuple[str, ...] = ()  # names that commands write to `RUNS_FILE`
     told: tuple[str, ...] = ()  # phrases of exit reports that people must see once each
     platform: str = "keyed"
-
-    @property
-    def turns(self) -> int:
-        """The largest number of turns of this conversation."""
-        return len(self.texts) + len(self.late) + len(self.told)
 
 
 def answer_mark(chat: str, number: int = 1) -> str:

@@ -11,6 +11,7 @@ from perdure.config import Settings
 MAX_KILLS_PER_CHAT = 3  # more kills than one conversation meets in a drill
 # Crashes further apart than this do not count as a crash loop.
 CRASH_SPACING_SECONDS = 360.0
+DRAIN_SECONDS = 0.1  # that a planned stop leaves to what runs, in a drill of several gateways
 
 
 def clock_step_seconds(settings: Settings) -> float:
@@ -44,4 +45,17 @@ def drill_settings(settings: Settings, home: Path) -> Settings:
         agent=replace(settings.agent, tools=ours.agent.tools, entrypoint=None),
         # The commands of all chats leave their traces in one file.
         tools=replace(settings.tools, workspaces="shared", directory=None, load=[], mcp={}, env=ours.tools.env),
+    )
+
+
+def group_settings(settings: Settings, store: str) -> Settings:
+    """Return the settings of a drill of several gateways, without their homes."""
+    ours = drill_settings(settings, settings.home)
+    wait = min(settings.handover.wait, settings.store.lease)
+    return replace(
+        ours,
+        store=replace(ours.store, url=store, lease=settings.store.lease),
+        # A planned stop interrupts what runs, so that there is something to hand over.
+        drain=replace(settings.drain, deadline=min(settings.drain.deadline, DRAIN_SECONDS)),
+        handover=replace(settings.handover, wait=wait),
     )
