@@ -32,9 +32,9 @@ class FaultyAdapter(SimulatedAdapter):
         self._stubborn = fault == "cannot be stopped"
         self._leftover_task: asyncio.Task[None] | None = None
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
         try:
-            await super().connect()
+            await super().open()
         except NotConnected:
             if self._fault == "cannot say that the platform is down":
                 raise ConnectionRefusedError("nobody there") from None

@@ -46,6 +46,7 @@ PLATFORM = "web"
 TABLES = (
     "runs",
     "run_services",
+    "receiving_leases",
     "sessions",
     "leases",
     "turns",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from perdure.config import Settings
@@ -31,6 +32,7 @@ from perdure.runtime.message_expiry import MessageExpiry
 from perdure.runtime.platform_start import PlatformStart
 from perdure.runtime.process_records import StoredProcessRecords
 from perdure.runtime.process_watcher import ProcessWatcher
+from perdure.runtime.receiving import EventReceiver
 from perdure.runtime.recovery import Recoverer, RecoveryLimits
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
@@ -41,6 +43,9 @@ from perdure.tools.attachments import AttachmentFiles
 log = Log("wiring")
 
 RELEASE_SECONDS = 2.0  # for recording that this run drains; without it, its chats are free when it has ended
+RECEIVE_END_SECONDS = (
+    2.0  # for an adapter to end what receives; without it, another gateway begins when this one has ended
+)
 INTAKE_FLUSH_SECONDS = 2.0  # for storing events that were handed over when everything else had ended
 
 
@@ -95,11 +100,12 @@ class Loops:
             access=self.access,
             has_running_command=self.command_cleanup.has_running_command,
         )
-        self.heartbeat = Heartbeat(run, self.recoverer, settings.store.lease)
+        self.heartbeat = Heartbeat(run, self.recoverer, settings.store.lease, control.drain)
         self.commands = CommandLoop(run, self.runner, control, self.access, _command_limits(settings))
         self._message_expiry = MessageExpiry(run, settings.queue_rules, int(settings.delivery.max_age * 1000))
         self._router = MessageRouter(run.wakeups, self.runner, self.slots, self.notices, control)
         self._intake = Intake(run, settings, self.access, self._router)
+        self._receivers = [EventReceiver(run, adapter, self._intake.accept) for adapter in adapters]
         self._platform_start = PlatformStart(
             run, self.delivery, self.recoverer, self.commands.registry.values(), self._tasks
         )
@@ -114,13 +120,9 @@ class Loops:
             self.process_watcher.catch_up,
         ):
             await self._failures.retry("start_delayed", step)
-        connect, accept, start_platform = (
-            self.connections.keep_connected,
-            self._intake.accept,
-            self._platform_start.start,
-        )
-        for adapter in self._adapters:
-            self._tasks.run_loop(partial(connect, adapter, accept, start_platform))
+        connect, start_platform = self.connections.keep_connected, self._platform_start.start
+        for adapter, receiver in zip(self._adapters, self._receivers, strict=True):
+            self._tasks.run_loop(partial(connect, adapter, receiver.receive, start_platform))
         for loop in (
             self._agents.tools.run,
             self.command_cleanup.run,
@@ -145,8 +147,10 @@ class Loops:
         deadline = self._settings.drain.deadline
         self.recoverer.stop()
         await self._failures.contain("drain_not_recorded", self._release_idle())
+        await self._end_receiving(EventReceiver.hand_over)
         draining = drain(self.runner, self.delivery, self.notices, reason, deadline, hurry)
         await self._failures.contain("drain_failed", draining)
+        await self._end_receiving(EventReceiver.stop)
         self._tasks.cancel_all()
         self.process_watcher.stop()
         self.fetcher.stop()
@@ -157,6 +161,16 @@ class Loops:
         await self.runner.stop_claiming()
         async with asyncio.timeout(RELEASE_SECONDS):
             await self._run.store.runs.start_draining(self._run.id)
+
+    async def _end_receiving(self, end: Callable[[EventReceiver], Awaitable[None]]) -> None:
+        """Stop receiving on each platform, or where another gateway goes on; none waits for a slow one."""
+
+        async def end_one(receiver: EventReceiver) -> None:
+            async with asyncio.timeout(RECEIVE_END_SECONDS):
+                await end(receiver)
+
+        contain = self._failures.contain
+        await asyncio.gather(*(contain("receiving_not_ended", end_one(each)) for each in self._receivers))
 
     async def _stop_attempt(self, turn: str) -> None:
         """Stop the attempt at a turn that somebody else has ended, and wait until the attempt has ended."""

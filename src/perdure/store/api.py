@@ -11,6 +11,7 @@ from perdure.store.chat_commands import ChatCommands
 from perdure.store.database import Database, unknown_url
 from perdure.store.decisions import Decisions
 from perdure.store.erasure import Erasure
+from perdure.store.gateways import Gateways
 from perdure.store.goals import Goals
 from perdure.store.ids import Clock, wall_clock
 from perdure.store.inbox import Inbox
@@ -23,6 +24,7 @@ from perdure.store.people import People
 from perdure.store.previews import Previews
 from perdure.store.processes import Processes
 from perdure.store.queue import Queue
+from perdure.store.receiving_leases import ReceivingLeases
 from perdure.store.run_services import RunServices
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
@@ -52,6 +54,8 @@ class Store:
         self.background_sessions = BackgroundSessions(database)
         self.runs = Runs(database)
         self.run_services = RunServices(database)
+        self.gateways = Gateways(database)
+        self.receiving_leases = ReceivingLeases(database)
         self.snapshots = Snapshots(database)
         self.timelines = Timelines(database)
         self.decisions = Decisions(database)

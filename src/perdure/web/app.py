@@ -15,7 +15,7 @@ from perdure.runtime.gateway import Gateway
 from perdure.web.api.attachments import AttachmentApi
 from perdure.web.api.chats import ChatApi, ChatListApi
 from perdure.web.api.demo import DemoApi, uses_only_offline_model
-from perdure.web.api.gateway import ConfigurationApi, HealthApi
+from perdure.web.api.gateway import ConfigurationApi, GatewaysApi, HealthApi
 from perdure.web.api.metrics import MetricsApi
 from perdure.web.api.outbox import OutboxApi
 from perdure.web.api.overview import OverviewApi
@@ -100,6 +100,7 @@ def route_providers(
         ChatPage(gateway, demo=demo, supervised=supervised),
         TurnApi(gateway),
         OutboxApi(gateway),
+        GatewaysApi(gateway),
         ConfigurationApi(gateway),
         OverviewApi(gateway),
         ConsolePages(gateway),

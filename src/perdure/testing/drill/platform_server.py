@@ -115,7 +115,7 @@ class _GatewayConnection:
         match message:
             case protocol.Listen(platform):
                 adapter = self._adapters[platform] = self._platforms[platform].adapter()
-                await adapter.connect()
+                await adapter.open()
                 self._hand_over_tasks.append(asyncio.create_task(self._hand_over(platform, adapter)))
             case protocol.Send() | protocol.Edit():
                 if not self._kill_trap.kills_at("send", after=False):

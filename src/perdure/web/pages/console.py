@@ -20,6 +20,7 @@ from perdure.operations.inspect import explain_session, find_session, list_sessi
 from perdure.operations.outbox import list_deliveries
 from perdure.operations.resources import SettingResource, cut_page
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
+from perdure.web.api.gateway import read_gateways
 from perdure.web.api.overview import pending_question, read_overview
 from perdure.web.api.people import people_verbs
 from perdure.web.api.processes import process_resource, read_process_output
@@ -225,6 +226,22 @@ class ConsolePages(GatewayApi):
             "pair_actions": actions.allowed_actions([actions.make_action("pair", "/api/people/pair")], login),
         }
         return await self._render("people", _json_url("/api/people", request), **values)
+
+    @route(
+        "GET",
+        "/console/gateways",
+        "the gateways that share the database",
+        login="page",
+        scope=Scope.READ,
+    )
+    @errors_as_page
+    async def gateways(self, request: Request) -> Response:
+        login = login_of(request)
+        rows = [
+            (each, actions.allowed_actions(actions.gateway_actions(each), login))
+            for each in await read_gateways(self._gateway)
+        ]
+        return await self._render("gateways", "/api/gateways", rows=rows)
 
     @route(
         "GET",
