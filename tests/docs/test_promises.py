@@ -20,7 +20,7 @@ GROUPS = (
     (90, 97),
     (100, 109),
     (160, 164),
-    (168, 168),
+    (167, 168),
     (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]

@@ -41,7 +41,7 @@ def home_of(gateway: dict[str, Any]) -> str:
     return str(gateway["home"]).rpartition("/")[2]
 
 
-def test_b166_b167_gateways_are_listed_through_any_of_them(tmp_path: Path, postgres_url: str) -> None:
+def test_b167_gateways_are_listed_through_any_of_them(tmp_path: Path, postgres_url: str) -> None:
     with LocalTelegram() as telegram, two_gateways(tmp_path, postgres_url, **telegram_settings(telegram)) as both:
         one, two = both
         wait_for("both are settled", lambda: any(each["standing_by"] for each in listed(one)))

@@ -1,4 +1,4 @@
-"""The gateways that share a database: what each serves, receives and runs, for people to read, and to drain one."""
+"""The gateways that share a database: what each serves, receives and runs; and asking one to drain."""
 
 from __future__ import annotations
 
