@@ -46,7 +46,8 @@ async def writes(
     address = Address(platform, "dm", f"with {person}")
     inbound = Inbound(address, f"{text} {at}", Sender(person, person.title()), text)
     key = session_key("main", address)
-    work = reject_unknown_person(inbound.event_key, raw, inbound, key, "unknown", code=code)
+    make_code = None if code is None else lambda: code
+    work = reject_unknown_person(inbound.event_key, raw, inbound, key, "unknown", make_code=make_code)
     return await gateway.store.chat_commands.execute_verb(key, work, at=at)
 
 

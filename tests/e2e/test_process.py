@@ -27,6 +27,7 @@ from perdure.web.auth.token import ensure_token
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.ports import free_port
 from support.postgres import PostgresServer
+from support.step_control import StepControl
 from support.waiting import wait_for
 
 
@@ -185,9 +186,12 @@ def test_b29_gateway_ends_well_when_it_is_asked_to(tmp_path: Path, number: signa
 
 
 def test_b20_b21_drain_lets_a_turn_end_and_keeps_what_comes_meanwhile(tmp_path: Path) -> None:
-    with gateway(tmp_path / "home") as process:
+    control = StepControl(tmp_path / "home")
+    control.install()
+    control.block("slow")
+    with gateway(tmp_path / "home", AGENT__ENTRYPOINT="step_control:agent") as process:
         person = Person(process)
-        person.say("step slow 2s\nsay: one")
+        person.say("step slow 0s\nsay: one")
         person.wait_for_event("the step runs", call="c1.1", state="started")
         watch = Watch(person)
         process.signal(signal.SIGTERM)
@@ -195,6 +199,7 @@ def test_b20_b21_drain_lets_a_turn_end_and_keeps_what_comes_meanwhile(tmp_path: 
         assert refusal[1] == {"ready": False, "reasons": ["the gateway is draining"]}
         assert httpx.get(f"{process.url}/healthz").status_code == 200
         assert person.say("say: two").status_code == 202
+        control.release("slow")
         assert process.wait() == 0
         told = watch.end()
         assert [data["phase"] for name, data in told if name == "gateway"] == ["ready", "draining"]
@@ -209,13 +214,19 @@ def test_b20_b21_drain_lets_a_turn_end_and_keeps_what_comes_meanwhile(tmp_path: 
 def test_b22_b23_only_the_turn_that_is_too_slow_is_marked_when_the_drain_runs_into_its_deadline(
     tmp_path: Path,
 ) -> None:
-    with gateway(tmp_path / "home", DRAIN__DEADLINE="6s") as process:
+    control = StepControl(tmp_path / "home")
+    control.install()
+    control.block("long", "short")
+    with gateway(tmp_path / "home", AGENT__ENTRYPOINT="step_control:agent", DRAIN__DEADLINE="6s") as process:
         slow, quick = Person(process, "slow"), Person(process, "quick")
-        slow.say("once long 3000s\nsay: slow")
+        slow.say("step long 0s\nsay: slow")
         slow.wait_for_event("the long step runs", call="c1.1", state="started")
-        quick.say("step short 1s\nsay: quick")
+        quick.say("step short 0s\nsay: quick")
         quick.wait_for_event("the short step runs", call="c1.1", state="started")
-        assert process.stop() == 0
+        process.signal(signal.SIGTERM)
+        control.release("short")
+        assert process.wait() == 0
+        control.release("long")
         process.start()
         assert slow.wait_for_replies(1) == ["slow"]
         assert moves(slow, 1) == CUT_OFF

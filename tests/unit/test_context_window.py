@@ -234,7 +234,7 @@ def test_b87_summary_is_made_of_no_more_than_the_model_can_read() -> None:
         talk = Conversation(
             (UserMessage("in short"),), tuple(each for each in talk.earlier if each.seq > through), talk.current
         )
-    assert not is_full(talk, 800)
+    assert not is_full(estimate_tokens(talk.messages), 800)
     assert [each.seq for each in talk.current] == [80]
 
 

@@ -57,7 +57,8 @@ class Compactor:
         self._conversation = conversation
         self._preamble = preamble
         self._ask_model = ask_model
-        self._request_tokens = preamble.tokens + estimate_tokens(conversation.messages)
+        self._conversation_tokens = estimate_tokens(conversation.messages)
+        self._request_tokens = preamble.tokens + self._conversation_tokens
 
     async def compact_if_full(self) -> bool:
         """Shorten a conversation that is nearly full or has truncated its answer. False: nothing was changed."""
@@ -67,7 +68,7 @@ class Compactor:
                 return False
             fits = self._model.window * self._request_tokens // max(self._request_tokens, found.usage.input)
             room = self._preamble.room(fits) // 2
-        elif not is_full(self._conversation, room):
+        elif not is_full(self._conversation_tokens, room):
             return False
         return await self._compact(room)
 
@@ -75,7 +76,7 @@ class Compactor:
         """Shorten a conversation that was refused as too long; `ModelError` if it cannot be shortened enough."""
         alone = refused.fits and self._preamble.tokens >= refused.fits
         room = self._preamble.room(refused.fits or self._request_tokens // 2)
-        if alone or not await self._compact(min(room, estimate_tokens(self._conversation.messages) // 2)):
+        if alone or not await self._compact(min(room, self._conversation_tokens // 2)):
             raise ModelError(self._too_long_reason(refused.fits or self._request_tokens // 2)) from refused
 
     @property

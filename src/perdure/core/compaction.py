@@ -61,8 +61,9 @@ def estimate_tokens(messages: Iterable[Message]) -> int:
     return sum(_message_bytes(message) // BYTES_PER_TOKEN + 4 for message in messages)
 
 
-def is_full(conversation: Conversation, room_tokens: int) -> bool:
-    return estimate_tokens(conversation.messages) > room_tokens * COMPACTION_THRESHOLD
+def is_full(conversation_tokens: int, room_tokens: int) -> bool:
+    """Whether a conversation of so many tokens must be shortened before it is answered."""
+    return conversation_tokens > room_tokens * COMPACTION_THRESHOLD
 
 
 def find_cut(conversation: Conversation, room_tokens: int, readable_tokens: int) -> CompactionCut | None:
@@ -93,7 +94,7 @@ def find_cut(conversation: Conversation, room_tokens: int, readable_tokens: int)
 
 def clip_to_tokens(text: str, tokens: int) -> str:
     """The text, shortened to its beginning and its end if it has more than so many tokens."""
-    size = len(text.encode(errors="replace"))
+    size = _byte_length(text)
     if size <= tokens * BYTES_PER_TOKEN:
         return text
     return texts.phrases.clip(text, len(text) * tokens * BYTES_PER_TOKEN // size)
@@ -122,7 +123,11 @@ def _must_stay(segment: ConversationSegment, conversation: Conversation) -> bool
 
 
 def _text_tokens(text: str) -> int:
-    return len(text.encode(errors="replace")) // BYTES_PER_TOKEN
+    return _byte_length(text) // BYTES_PER_TOKEN
+
+
+def _byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _encode_schema(tool: Tool) -> str:
@@ -131,10 +136,12 @@ def _encode_schema(tool: Tool) -> str:
 
 def _message_bytes(message: Message) -> int:
     """The bytes of a message. Tokens are estimated by bytes: a character rare to a model takes several of both."""
-    calls = message.calls if isinstance(message, AssistantMessage) else ()
-    text = message.text_with_files if isinstance(message, UserMessage) else message.text
-    text_bytes = len(text.encode(errors="replace"))
-    return text_bytes + sum(len(str(call.arguments).encode(errors="replace")) + len(call.tool) for call in calls)
+    if isinstance(message, UserMessage):
+        return _byte_length(message.text_with_files)
+    size = _byte_length(message.text)
+    if isinstance(message, AssistantMessage) and message.calls:
+        size += sum(_byte_length(str(call.arguments)) + len(call.tool) for call in message.calls)
+    return size
 
 
 def _quote(message: Message, max_characters: int) -> str:

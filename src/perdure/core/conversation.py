@@ -44,7 +44,7 @@ class UserMessage(Struct, frozen=True):
     @property
     def text_with_files(self) -> str:
         """The message's text, and a line for each of its files."""
-        return "\n".join([self.text, *(file.description for file in self.files)])
+        return "\n".join([self.text, *(file.description for file in self.files)]) if self.files else self.text
 
 
 class AssistantMessage(Struct, frozen=True):

@@ -231,9 +231,9 @@ class Intake:
     ) -> Transaction[PairingRefusal]:
         """Return the transaction that rejects an unknown person's message, or begins a pairing."""
         asks = self._pairs and inbound.address.kind == "dm" and inbound.kind == "message"
-        code = new_code() if asks else None
         problem = not_allowed_reason(inbound.sender)
-        return reject_unknown_person(event.key, event.raw, inbound, key, problem, code=code)
+        make_code = new_code if asks else None
+        return reject_unknown_person(event.key, event.raw, inbound, key, problem, make_code=make_code)
 
     def _report_refusal(self, event: Event, inbound: Inbound, key: str, refusal: PairingRefusal) -> None:
         log.warning("rejected", event_key=event.key, problem=not_allowed_reason(inbound.sender), told=refusal)

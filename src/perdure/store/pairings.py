@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -89,9 +90,9 @@ class Pairings:
 
 
 def reject_unknown_person(
-    event_key: str, raw: str, inbound: Inbound, key: str, problem: str, *, code: str | None
+    event_key: str, raw: str, inbound: Inbound, key: str, problem: str, *, make_code: Callable[[], str] | None
 ) -> Transaction[PairingRefusal]:
-    """Store an unknown person's event as rejected, and send them a code, if there is one and none was sent lately.
+    """Store an unknown person's event as rejected. Send them a code, if codes are made and none was sent lately.
 
     The same event again changes nothing, and further events get no code for a while.
     """
@@ -99,7 +100,7 @@ def reject_unknown_person(
     def transaction(tx: Tx) -> PairingRefusal:
         if not inbox.reject(tx, event_key, raw[:MAX_RAW_CHARACTERS], problem):
             return "again"
-        return "silent" if code is None else _offer_code(tx, inbound, key, code)
+        return "silent" if make_code is None else _offer_code(tx, inbound, key, make_code())
 
     return transaction
 
