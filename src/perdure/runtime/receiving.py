@@ -43,8 +43,11 @@ class EventReceiver:
 
     async def receive(self) -> None:
         """Receive until the platform closes the connection; stand by whenever another gateway receives."""
+        if not self._leased:
+            await self._hand_events_over()
+            return
         while not self._stopping.is_set():
-            if self._leased and not await self._take_lease():
+            if not await self._take_lease():
                 continue
             self._idle.clear()
             try:
@@ -53,18 +56,18 @@ class EventReceiver:
             finally:
                 await self._release()
                 self._idle.set()
-        await asyncio.Event().wait()  # stopped: the platform stays open for what is still to be sent
-
-    async def stop(self) -> None:
-        """Receive no more. After return: nothing receives here, and another gateway may begin."""
-        self._stopping.set()
-        await self._idle.wait()
+        await asyncio.Event().wait()  # handed over: the platform stays open for what is still to be sent
 
     async def hand_over(self) -> None:
-        """Let another gateway receive, if one stands by; without one, go on until the end."""
-        if self._lease is not None and await self._run.store.receiving_leases.has_successor(self._lease):
-            log.info("receiving_handed_over", platform=self._adapter.name)
-            await self.stop()
+        """Let another gateway receive, if one stands by; without one, this gateway receives until its end.
+
+        After return: nothing receives here, and the lease is free.
+        """
+        if self._lease is None or not await self._run.store.receiving_leases.has_successor(self._lease):
+            return
+        self._stopping.set()
+        await self._idle.wait()
+        log.info("receiving_handed_over", platform=self._adapter.name)
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -120,11 +123,11 @@ class EventReceiver:
 
     async def _receive_while_held(self) -> bool:
         """Receive until the connection ends, and return True; False: we must not receive any longer."""
-        receiving = asyncio.ensure_future(self._hand_events_over())
         limits = {
             asyncio.ensure_future(self._run.lease.wait_until_lapsed()),
             asyncio.ensure_future(self._stopping.wait()),
         }
+        receiving = asyncio.ensure_future(self._hand_events_over())
         try:
             await asyncio.wait({receiving, *limits}, return_when=asyncio.FIRST_COMPLETED)
             return receiving.done() and receiving.result()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 from perdure.config import Settings
@@ -43,9 +42,6 @@ from perdure.tools.attachments import AttachmentFiles
 log = Log("wiring")
 
 RELEASE_SECONDS = 2.0  # for recording that this run drains; without it, its chats are free when it has ended
-RECEIVE_END_SECONDS = (
-    2.0  # for an adapter to end what receives; without it, another gateway begins when this one has ended
-)
 INTAKE_FLUSH_SECONDS = 2.0  # for storing events that were handed over when everything else had ended
 
 
@@ -147,10 +143,8 @@ class Loops:
         deadline = self._settings.drain.deadline
         self.recoverer.stop()
         await self._failures.contain("drain_not_recorded", self._release_idle())
-        await self._end_receiving(EventReceiver.hand_over)
         draining = drain(self.runner, self.delivery, self.notices, reason, deadline, hurry)
-        await self._failures.contain("drain_failed", draining)
-        await self._end_receiving(EventReceiver.stop)
+        await asyncio.gather(self._failures.contain("drain_failed", draining), self._hand_receiving_over())
         self._tasks.cancel_all()
         self.process_watcher.stop()
         self.fetcher.stop()
@@ -162,15 +156,15 @@ class Loops:
         async with asyncio.timeout(RELEASE_SECONDS):
             await self._run.store.runs.start_draining(self._run.id)
 
-    async def _end_receiving(self, end: Callable[[EventReceiver], Awaitable[None]]) -> None:
-        """Stop receiving on each platform, or where another gateway goes on; none waits for a slow one."""
+    async def _hand_receiving_over(self) -> None:
+        """Let other gateways receive, as far as they stand by; no platform waits for a slow one."""
 
-        async def end_one(receiver: EventReceiver) -> None:
-            async with asyncio.timeout(RECEIVE_END_SECONDS):
-                await end(receiver)
+        async def hand_over(receiver: EventReceiver) -> None:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await receiver.hand_over()
 
         contain = self._failures.contain
-        await asyncio.gather(*(contain("receiving_not_ended", end_one(each)) for each in self._receivers))
+        await asyncio.gather(*(contain("receiving_not_handed_over", hand_over(each)) for each in self._receivers))
 
     async def _stop_attempt(self, turn: str) -> None:
         """Stop the attempt at a turn that somebody else has ended, and wait until the attempt has ended."""
