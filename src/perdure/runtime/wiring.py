@@ -144,7 +144,9 @@ class Loops:
         self.recoverer.stop()
         await self._failures.contain("drain_not_recorded", self._release_idle())
         draining = drain(self.runner, self.delivery, self.notices, reason, deadline, hurry)
-        await asyncio.gather(self._failures.contain("drain_failed", draining), self._hand_receiving_over())
+        handing_over = asyncio.ensure_future(self._hand_receiving_over())  # chats are told of the drain meanwhile
+        await self._failures.contain("drain_failed", draining)
+        await handing_over
         self._tasks.cancel_all()
         self.process_watcher.stop()
         self.fetcher.stop()
