@@ -43,7 +43,7 @@ class BareLoop:
         step, earlier = 0, len(messages)
         while True:
             step += 1
-            request = ModelRequest(messages, step, earlier, texts.prompts.SYSTEM_PROMPT, (look.tool,))
+            request = ModelRequest(messages, step, earlier, texts.agents.SYSTEM_PROMPT, (look.tool,))
             answered = await self.model.respond(request, self._hear)
             messages.append(AssistantMessage(answered.text, answered.calls))
             if not answered.calls:

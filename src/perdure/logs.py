@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TextIO
 
-from perdure.core.printable_text import printable_line, printable_text
-from perdure.core.redaction import redact
+from perdure.core.printable_text import printable_line, printable_text, redact
 
 MAX_REPEATED_LINES = 30  # of one warning or error, in each period
 PERIOD_SECONDS = 60.0

@@ -1,6 +1,6 @@
 """An async function as an agent: what its steps give, what a crash makes of them, and what it may not do.
 
-Drives `agents/custom/function`, `agents/custom/steps` and `agents/custom/steps`.
+Drives `agents/custom/function` and `agents/custom/steps`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from perdure.core.journal import (
     TurnView,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery.tail import Tail, tail_of
+from perdure.core.recovery.decision import Tail, tail_of
 from perdure.core.roles import ToolRights
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepFailed, StoreBroken, TurnWaits
 from perdure.testing import Crash, RecordingTurn
 

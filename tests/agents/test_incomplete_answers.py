@@ -172,8 +172,8 @@ async def test_b69_answer_without_a_finish_reason_is_half_an_answer(
     """A whole body without a finish reason; a stream that is closed properly, without any sign of its end."""
     silent = Plays(half, "before the finish") if streamed else Plays(half, unfinished=True)
     text, turn = await run(*[silent] * 9, streamed=streamed)
-    assert text.startswith(texts.providers.INCOMPLETE)
-    assert texts.providers.NO_FINISH_REASON in text
+    assert text.startswith(texts.agents.PROVIDER_INCOMPLETE)
+    assert texts.agents.NO_FINISH_REASON in text
     assert f"Asked {1 + MAX_INCOMPLETE_RETRIES} times" in text
     assert len(provider.requests) == 1 + MAX_INCOMPLETE_RETRIES
     assert [entry.number for entry in failed(turn)] == [1, 2, 3, 4]
@@ -215,7 +215,7 @@ async def test_b69_length_never_ends_a_tool_call(
     cut = Says(calls=CALL.calls, finish="length")
     text, turn = await run(Plays(cut), Plays(Says("right")), streamed=streamed)
     assert (text, paid) == ("right", [])
-    assert [entry.said for entry in failed(turn)] == [texts.providers.incomplete_call("length")]
+    assert [entry.said for entry in failed(turn)] == [texts.agents.incomplete_call("length")]
     assert not any(isinstance(entry, ToolStarted | ToolEnded) for entry in turn.entries)
 
 

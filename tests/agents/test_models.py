@@ -253,17 +253,17 @@ async def test_half_of_a_stream_is_never_part_of_the_answer(
     [
         pytest.param(
             Fails(429, retry_after=0.001, message="Slow down."),
-            texts.providers.failed(texts.providers.BUSY, 429, "Slow down.", MAX_REQUESTS),
+            texts.agents.provider_failed(texts.agents.PROVIDER_BUSY, 429, "Slow down.", MAX_REQUESTS),
             MAX_REQUESTS,
             id="too many requests",
         ),
         pytest.param(
             Fails(500, message="Oh."),
-            texts.providers.failed(texts.providers.SERVER_ERROR, 500, "Oh.", MAX_REQUESTS),
+            texts.agents.provider_failed(texts.agents.PROVIDER_SERVER_ERROR, 500, "Oh.", MAX_REQUESTS),
             MAX_REQUESTS,
             id="a problem of its own",
         ),
-        pytest.param(CutsOff(), texts.providers.INCOMPLETE, 1 + MAX_INCOMPLETE_RETRIES, id="cut off"),
+        pytest.param(CutsOff(), texts.agents.PROVIDER_INCOMPLETE, 1 + MAX_INCOMPLETE_RETRIES, id="cut off"),
     ],
 )
 async def test_b88_what_never_passes_is_told_after_some_tries_with_what_the_provider_said(
@@ -282,7 +282,7 @@ async def test_b88_provider_that_cannot_be_reached_is_told(provider: LocalProvid
     with pytest.raises(ModelError) as caught:
         await respond(model, streamed=False)
     await model.close()
-    assert caught.value.message.startswith(texts.providers.UNREACHABLE)
+    assert caught.value.message.startswith(texts.agents.PROVIDER_UNREACHABLE)
     assert f"Asked {MAX_REQUESTS} times." in caught.value.message
 
 
@@ -303,7 +303,7 @@ async def test_key_that_is_refused_is_told_without_the_key(
     with pytest.raises(ModelError) as caught:
         await respond(model, streamed=False)
     said = "This is not the key of the local provider."
-    assert caught.value.message == texts.providers.failed(texts.providers.KEY_REFUSED, 401, said, 1)
+    assert caught.value.message == texts.agents.provider_failed(texts.agents.PROVIDER_KEY_REFUSED, 401, said, 1)
     assert len(provider.requests) == 1
 
 
@@ -312,7 +312,7 @@ async def test_unknown_model_is_told_by_name(
 ) -> None:
     with pytest.raises(ModelError) as caught:
         await respond(opened(api, "missing"), streamed)
-    assert caught.value.message.startswith(f"{texts.providers.unknown_model('missing')} (HTTP 404: ")
+    assert caught.value.message.startswith(f"{texts.agents.unknown_model('missing')} (HTTP 404: ")
 
 
 async def test_refusal_is_told_in_the_words_of_the_provider(
@@ -401,7 +401,7 @@ async def test_b69_stream_without_end_is_given_up_at_some_length(
     provider.script = [NeverEnds(piece="again " * 1000)]
     with pytest.raises(ModelCallFailed) as caught:
         await opened(api).respond(asking(), Ears())
-    assert caught.value.said == texts.providers.answer_too_long(MAX_ANSWER_CHARS)
+    assert caught.value.said == texts.agents.answer_too_long(MAX_ANSWER_CHARS)
     assert caught.value.broke_off
 
 
@@ -411,7 +411,7 @@ async def test_stream_that_falls_silent_is_given_up(provider: LocalProvider, ope
     with pytest.raises(ModelError) as caught:
         await tried(opened(api, silence=0.2), Ears())
     hanging.release()
-    assert caught.value.message.startswith(texts.providers.TIMED_OUT)
+    assert caught.value.message.startswith(texts.agents.PROVIDER_TIMED_OUT)
 
 
 async def test_answer_that_takes_too_long_in_all_is_given_up(
@@ -420,7 +420,7 @@ async def test_answer_that_takes_too_long_in_all_is_given_up(
     provider.script = [NeverEnds(pause=0.01)] * 20
     with pytest.raises(ModelError) as caught:
         await opened(api, timeout=0.3).respond(asking(), Ears())
-    assert caught.value.message == texts.providers.TIMED_OUT
+    assert caught.value.message == texts.agents.PROVIDER_TIMED_OUT
 
 
 async def test_flood_within_bounds_is_taken_whole(

@@ -89,15 +89,18 @@ async def test_answer_is_whole_at_its_end_whatever_comes_of_the_stream(after: by
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (saying(b"<html>Welcome</html>", "text/html"), texts.providers.GARBLED),
-        (saying(b"[]"), texts.providers.GARBLED),
-        (saying(b'{"choices": []}'), texts.providers.GARBLED),
-        (saying(b"<html>Bad Gateway</html>", "text/html", "502 Bad Gateway"), texts.providers.SERVER_ERROR),
-        (saying(b'{"error": "what?"}', status="400 Bad Request"), texts.providers.refused("what?")),
-        (saying(b'{"detail": "what?"}', status="422 Unprocessable Entity"), texts.providers.refused("what?")),
+        (saying(b"<html>Welcome</html>", "text/html"), texts.agents.PROVIDER_GARBLED),
+        (saying(b"[]"), texts.agents.PROVIDER_GARBLED),
+        (saying(b'{"choices": []}'), texts.agents.PROVIDER_GARBLED),
+        (saying(b"<html>Bad Gateway</html>", "text/html", "502 Bad Gateway"), texts.agents.PROVIDER_SERVER_ERROR),
+        (saying(b'{"error": "what?"}', status="400 Bad Request"), texts.agents.provider_refused("what?")),
+        (
+            saying(b'{"detail": "what?"}', status="422 Unprocessable Entity"),
+            texts.agents.provider_refused("what?"),
+        ),
         (
             saying(b"over there", "text/plain", "307 Temporary Redirect"),
-            texts.providers.refused("307: over there"),
+            texts.agents.provider_refused("307: over there"),
         ),
     ],
     ids=["page", "list", "nothing", "page of an error", "error without a form", "detail", "redirect"],
@@ -111,10 +114,10 @@ async def test_what_is_no_answer_is_told(said: bytes, told: str) -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (b"data: []\n\n", texts.providers.GARBLED),
-        (b"data: nonsense\n\n", texts.providers.GARBLED),
-        (b'data: {"error": {"message": "what?"}}\n\n', texts.providers.refused("what?")),
-        (b'data: {"error": "what?"}\n\n', texts.providers.refused("what?")),
+        (b"data: []\n\n", texts.agents.PROVIDER_GARBLED),
+        (b"data: nonsense\n\n", texts.agents.PROVIDER_GARBLED),
+        (b'data: {"error": {"message": "what?"}}\n\n', texts.agents.provider_refused("what?")),
+        (b'data: {"error": "what?"}\n\n', texts.agents.provider_refused("what?")),
     ],
     ids=["list", "nonsense", "error", "error without a form"],
 )

@@ -1,6 +1,6 @@
 """Agents of pydantic-ai: what their model reads, what is kept of them, and what a turn does that was cut off.
 
-Drives `agents/custom/pydantic_agent`, `agents/custom/pydantic_journal` and `agents/custom/pydantic_codec`.
+Drives `agents/custom/pydantic_agent` and `agents/custom/pydantic_journal`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from perdure.agents.builtin_agent import Bounds
 from perdure.core import texts
 from perdure.core.conversation import build_conversation
 from perdure.core.journal import Entry, ModelAnswered, ModelAsked, TokenUsage, ToolCall, ToolEnded, TurnView
-from perdure.core.recovery.tail import Tail, tail_of
+from perdure.core.recovery.decision import Tail, tail_of
 from perdure.core.roles import ToolRights
 from perdure.errors import ConfigurationError, ModelError, StoreBroken, TurnWaits
 from perdure.testing import Crash, LocalProvider, RecordingTurn
@@ -351,10 +351,10 @@ async def test_tool_that_asks_for_another_try_counts_its_tries_also_after_a_cras
     script = Script(wish("guess"), wish("guess"), say())
     turn = RecordingTurn().crash(when=ends, after=True)
     await die(agent(), turn)
-    assert results(turn) == [("guess", "error", texts.custom_agents.call_again("Colder."))]
+    assert results(turn) == [("guess", "error", texts.agents.call_again("Colder."))]
     with pytest.raises(ModelError) as caught:
         await agent().run(turn.resumed())
-    assert caught.value.message.startswith(texts.providers.GARBLED)
+    assert caught.value.message.startswith(texts.agents.PROVIDER_GARBLED)
     assert "guess: retried: Colder." in message_texts(script.read[1])[2]
 
 
@@ -465,7 +465,7 @@ async def test_tool_that_wants_to_wait_for_somebody_is_told_that_it_cannot() -> 
 
     turn = RecordingTurn()
     await finish(PydanticAgent(pydantic_ai.Agent(Script(wish("defer"), say()).model, tools=[defer])), turn)
-    assert results(turn) == [("defer", "error", texts.custom_agents.DEFERRED_TOOL_NOT_RUN)]
+    assert results(turn) == [("defer", "error", texts.agents.DEFERRED_TOOL_NOT_RUN)]
 
 
 async def test_turn_fails_with_a_sentence_when_the_agent_puts_off_calls() -> None:
@@ -584,15 +584,19 @@ def refusing(*errors: Exception) -> Model:
 @pytest.mark.parametrize(
     ("errors", "sentence"),
     [
-        pytest.param([ModelHTTPError(400, "m", {"message": "no"})], texts.providers.refused("no"), id="refuses"),
+        pytest.param(
+            [ModelHTTPError(400, "m", {"message": "no"})], texts.agents.provider_refused("no"), id="refuses"
+        ),
         pytest.param(
             [ModelContextWindowExceededError("m", "long")],
-            texts.compaction.CONVERSATION_TOO_LONG,
+            texts.agents.CONVERSATION_TOO_LONG,
             id="is asked too much",
         ),
-        pytest.param([UnexpectedModelBehavior("what?")], texts.providers.GARBLED, id="makes no sense"),
+        pytest.param([UnexpectedModelBehavior("what?")], texts.agents.PROVIDER_GARBLED, id="makes no sense"),
         pytest.param(
-            [ModelQuotaExceededError("m", "no")] * 2, texts.providers.QUOTA_EXHAUSTED, id="and the next one fail"
+            [ModelQuotaExceededError("m", "no")] * 2,
+            texts.agents.PROVIDER_QUOTA_EXHAUSTED,
+            id="and the next one fail",
         ),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, FilePayload, expect
 
 from perdure.config import load_settings
-from perdure.web.api.demo import uses_only_offline_model
+from perdure.web.api.gateway import uses_only_offline_model
 from perdure.web.auth.token import ensure_token
 from support.browser import PHONE, Visitor, open_visitor
 from support.gateway import GatewayProcess, Person, gateway

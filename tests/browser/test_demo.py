@@ -1,6 +1,6 @@
 """The demo: a gateway is killed by the button on its page, and the page tells what became of everything.
 
-Drives `web/api/demo` and `web/static/demo.js`.
+Drives `web/api/gateway` and `web/static/demo.js`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The local provider refuses what Anthropic refuses, in the format that Anthropic's own client understands.
 
-Drives `testing/providers/anthropic_rules`.
+Drives `testing/providers/anthropic`.
 """
 
 from __future__ import annotations

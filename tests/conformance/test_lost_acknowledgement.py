@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 
 from perdure.core.journal import ModelAsked
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.errors import StoreBroken, StoreError, Unavailable
 from perdure.store.transitions import Turn
 from support.postgres import PostgresServer

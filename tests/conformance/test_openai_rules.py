@@ -1,6 +1,6 @@
 """The local provider refuses what OpenAI refuses, in the format that OpenAI's own client understands.
 
-Drives `testing/providers/openai_rules`.
+Drives `testing/providers/openai`.
 """
 
 from __future__ import annotations

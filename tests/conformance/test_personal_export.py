@@ -1,6 +1,6 @@
 """What is exported of one session, or of one person: theirs, and nobody else's.
 
-Drives `operations/personal_export`.
+Drives `operations/personal_data`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from perdure.core.address import Address, ChatKind, session_key
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.errors import BadPerson, NotFound
-from perdure.operations.personal_export import export_named, export_person
+from perdure.operations.personal_data import export_named, export_person
 from perdure.operations.transfer import import_sessions
 from perdure.store import session_verbs
 from perdure.store.background_sessions import begin_background_session

@@ -1,6 +1,6 @@
 """The provider of the benchmarks: a process that says the same to everybody, or plays a script from a file.
 
-Drives `testing/providers/__main__` and `testing/providers/constant`.
+Drives `testing/providers/__main__` and `testing/providers/playback`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ import psycopg
 import pytest
 
 from perdure.core.delivery import OPEN_DELIVERY_STATES, DeliveryState
-from perdure.core.session import SessionState
-from perdure.core.turn import OPEN_STATES, TurnState
+from perdure.core.states import OPEN_STATES, SessionState, TurnState
 from perdure.store import migrate
 from perdure.store.transitions import Turn
 from support.store_gateway import TABLES, StoreGateway

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.core.journal import ModelAnswered, ToolCall, TurnFailed
 from perdure.core.messages import Button
-from perdure.core.transfer.reader import read_document
+from perdure.core.transfer.export_format import read_document
 from perdure.operations.transfer import read_import
 from perdure.store.outbox import OutboxReply
 from support.store_gateway import StoreGateway, chat_address, key_of

@@ -78,7 +78,7 @@ async def test_b70_turn_begins_when_every_file_is_here_or_given_up(gateway: Stor
         (None, None, "it is gone"),
     ]
     told = [row.text for row in await gateway.outbox_heads()]
-    assert told == [texts.attachments.not_fetched("no_tes.txt", "it is gone")]
+    assert told == [texts.files.attachment_not_fetched("no_tes.txt", "it is gone")]
     assert await awaited(gateway) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.address import background_number, background_session_key, parent_session_key
 from perdure.core.journal import TurnFinished
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store import session_verbs
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.outbox import OutboxReply

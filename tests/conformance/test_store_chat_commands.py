@@ -11,8 +11,7 @@ import itertools
 import pytest
 
 from perdure.core.journal import TurnCancelled, TurnInterrupted
-from perdure.core.session import CancelReason, RecoveryState, SessionState
-from perdure.core.turn import TurnState
+from perdure.core.states import CancelReason, RecoveryState, SessionState, TurnState
 from perdure.store import session_verbs
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.session_verbs import StopResult

@@ -1,6 +1,6 @@
 """Erasing: every row of a session goes, and nothing of it comes back; what is not its own stays as it is.
 
-Drives `store/erasure` and `store/tombstones`.
+Drives `store/erasure`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from perdure.core.file_names import chat_folder
 from perdure.core.journal import ModelAnswered, ToolCall, ToolEnded, ToolStarted, fold
 from perdure.core.messages import Attachment, Inbound, Sender
 from perdure.core.queue import Fate
-from perdure.core.turn import TurnState
-from perdure.store import session_verbs, tombstones
+from perdure.core.states import TurnState
+from perdure.store import erasure, session_verbs
 from perdure.store.background_sessions import begin_background_session
 from perdure.store.erasure import MAX_ROWS_PER_TRANSACTION, ErasedSession, delete_some_rows
 from perdure.store.goals import set_goal
@@ -278,6 +278,6 @@ async def test_what_is_left_of_the_erased_goes_after_a_month_but_for_what_is_not
     await erases(gateway, turn.session)
     open_ = await gateway.begins_turn("to be erased", chat_name="c2")
     await gateway.store.erasure.begin(open_.session, gateway.now())
-    assert await gateway.store.erasure.delete_expired_tombstones(tombstones.RETENTION_MS) == 0
-    assert await gateway.store.erasure.delete_expired_tombstones(tombstones.RETENTION_MS + DAY) > 0
+    assert await gateway.store.erasure.delete_expired_tombstones(erasure.RETENTION_MS) == 0
+    assert await gateway.store.erasure.delete_expired_tombstones(erasure.RETENTION_MS + DAY) > 0
     assert await gateway.query("SELECT name FROM erased") == [(open_.session,)]

@@ -49,14 +49,19 @@ async def test_b84_goal_begins_a_turn_after_each_that_completed_until_its_budget
         claim = await goes_on(gateway)
         assert claim.more_waiting, "the runner must look again"
         causes = [(cause.text, cause.note) for cause in (await gateway.view(claim.turn)).causes]
-        assert causes == [("tidy up", False), (texts.goals.turn_note(number, 3), True)]
+        assert causes == [("tidy up", False), (texts.chat_commands.goal_turn_note(number, 3), True)]
         assert await claimable(gateway) == []
         assert await gateway.claims() is None
         await gateway.finishes_turn(claim.turn, f"answer {number}")
     assert await claimable(gateway) == [key_of()], "it has yet to be closed"
     assert await gateway.claims() is None
     assert await claimable(gateway) == []
-    assert await gateway.delivers(4) == ["answer 1", "answer 2", "answer 3", texts.goals.budget_spent(3)]
+    assert await gateway.delivers(4) == [
+        "answer 1",
+        "answer 2",
+        "answer 3",
+        texts.chat_commands.goal_budget_spent(3),
+    ]
     assert await state(gateway) == "spent"
 
 

@@ -23,7 +23,7 @@ from perdure.core.journal import (
     TurnInterrupted,
     TurnRequeued,
 )
-from perdure.core.turn import FINAL_STATES, TurnState
+from perdure.core.states import FINAL_STATES, TurnState
 from perdure.errors import Unavailable
 from perdure.store.runs import LEASE_MS, Instance
 from perdure.store.transitions import Turn

@@ -17,8 +17,7 @@ from perdure.core import texts
 from perdure.core.journal import MessagesJoined, QuestionAsked, TurnCancelled, TurnFinished, TurnInterrupted, fold
 from perdure.core.messages import Inbound, Sender, Stored
 from perdure.core.queue import QUEUE_MODE_NAMES, Fate, QueueMode, QueueRules
-from perdure.core.session import CancelReason
-from perdure.core.turn import TurnState
+from perdure.core.states import CancelReason, TurnState
 from perdure.store.chat_commands import ChatCommand
 from perdure.store.claims import Claim, claim
 from perdure.store.database import Tx
@@ -316,7 +315,7 @@ async def test_b80_message_beyond_the_cap_is_not_taken_and_the_chat_is_told_once
     full = rules(cap=3)
     fates = [(await hears(gateway, f"m{number}", full)).fate for number in range(6)]
     assert fates == [Fate.WAITS] * 3 + [Fate.FULL] * 3
-    assert await owed(gateway) == [texts.queue.full(3)]
+    assert await owed(gateway) == [texts.turns.queue_full(3)]
     await gateway.reopen()
     again = await hears(gateway, "m4", full)
     assert (again.fresh, again.fate) == (False, Fate.FULL)
@@ -484,7 +483,7 @@ async def test_b72_messages_that_are_too_old_when_they_come_are_told_of_once(gat
     assert not (await hears(gateway, "old 0", young, sent_at=8_999, now=10_000)).fresh
     assert await gateway.store.queue.notify_expired(10_001) == [KEY]
     assert await gateway.store.queue.notify_expired(10_002) == []
-    assert await owed(gateway) == [texts.queue.expired(4)]
+    assert await owed(gateway) == [texts.turns.messages_expired(4)]
     assert await commands(gateway) == []
     assert await answered(gateway) == [["young"], ["undated"]]
 
@@ -496,7 +495,7 @@ async def test_b72_messages_that_wait_for_too_long_are_given_up(gateway: StoreGa
     await hears(gateway, "c", young, now=10_200)
     assert words(await claims(gateway, young, now=11_150)) == ["c"]
     assert await gateway.store.queue.notify_expired(11_150) == [KEY]
-    assert await owed(gateway) == [texts.queue.expired(2)]
+    assert await owed(gateway) == [texts.turns.messages_expired(2)]
 
 
 async def test_b72_what_waits_everywhere_is_looked_through(gateway: StoreGateway) -> None:
@@ -507,7 +506,7 @@ async def test_b72_what_waits_everywhere_is_looked_through(gateway: StoreGateway
     assert await gateway.store.queue.expire_old(9_000) == sorted([KEY, key_of("a"), key_of("b")])
     assert await gateway.store.queue.expire_old(9_000) == []
     assert await gateway.store.queue.notify_expired(10_000) == sorted([KEY, key_of("a"), key_of("b")])
-    assert await owed(gateway) == [texts.queue.expired(1)] * 3
+    assert await owed(gateway) == [texts.turns.messages_expired(1)] * 3
     assert await answered(gateway) == [["young"]]
 
 

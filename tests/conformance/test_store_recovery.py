@@ -18,9 +18,8 @@ from perdure.core.journal import (
     return_entries,
 )
 from perdure.core.messages import Sender
-from perdure.core.recovery.decision import ALONE_EVIDENCE, RecoveryChoice, RecoveryRule
-from perdure.core.recovery.tail import pending_request
-from perdure.core.turn import TurnState
+from perdure.core.recovery.decision import ALONE_EVIDENCE, RecoveryChoice, RecoveryRule, pending_request
+from perdure.core.states import TurnState
 from perdure.store import session_verbs
 from perdure.store.database import Tx
 from perdure.store.transitions import RequestOutcome, Turn

@@ -1,7 +1,6 @@
 """Rights inside a transaction: whose words join a turn, and who may give a command, on both databases.
 
-Drives `store/turn_rights`, `store/authorisation`, `store/claims`, `store/queue`, `store/answers` and
-`store/chat_commands`.
+Drives `store/authorisation`, `store/claims`, `store/queue`, `store/answers` and `store/chat_commands`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from perdure.core.messages import Inbound, Pick, Sender, Stored, question_id
 from perdure.core.queue import Fate, QueueMode, QueueRules
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
 from perdure.core.roles import AllowLists, Role, ToolRights
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store import session_verbs
 from perdure.store.authorisation import Authorisation
 from perdure.store.claims import Claim

@@ -22,7 +22,7 @@ from perdure.core.journal import (
     TurnRequeued,
 )
 from perdure.core.messages import Inbound, Sender
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.inbox import InboxKind
 from perdure.store.journal import append
 from perdure.store.leases import holder
@@ -265,7 +265,7 @@ async def test_b161_model_is_told_what_stayed_behind_when_the_turn_moves_after_a
     assert claim is not None
     told = [record.entry for record in claim.records if isinstance(record.entry, MessagesJoined)]
     assert [(cause.text, cause.note) for entry in told for cause in entry.causes] == [
-        (texts.recovery_note.STAYED_BEHIND, True)
+        (texts.recovery.NOTE_STAYED_BEHIND, True)
     ]
     assert await two.appends(claim.turn, TurnInterrupted("shutdown_timeout"), TurnRequeued())
     again = await two.claims()
@@ -289,7 +289,7 @@ async def test_b161_idle_chat_with_files_waits_and_its_next_turn_is_told(
     claim = await two.claims()
     assert claim is not None
     [began] = [record.entry for record in claim.records if isinstance(record.entry, TurnBegan)]
-    assert [cause.text for cause in began.causes] == [texts.recovery_note.STAYED_BEHIND, "more"]
+    assert [cause.text for cause in began.causes] == [texts.recovery.NOTE_STAYED_BEHIND, "more"]
 
 
 async def end_as_lost(gateway: StoreGateway) -> None:

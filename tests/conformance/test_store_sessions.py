@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from perdure.core.journal import TurnInterrupted, TurnRequeued
-from perdure.core.session import CancelReason, RecoveryState, SessionState
+from perdure.core.states import CancelReason, RecoveryState, SessionState
 from support.store_gateway import StoreGateway, key_of
 
 pytestmark = pytest.mark.anyio

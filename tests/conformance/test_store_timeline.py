@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure.core.journal import ModelAsked, RecoveryDecided, TurnClaimed, TurnRequeued
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store import session_verbs
 from perdure.store.metrics import OpenCounts
 from perdure.store.sessions import SessionFilter

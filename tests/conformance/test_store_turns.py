@@ -32,7 +32,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
-from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnMove, TurnState
+from perdure.core.states import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnMove, TurnState
 from perdure.store.journal import MAX_INLINE_ENTRIES
 from perdure.store.outbox import OutboxReply
 from perdure.store.transitions import Turn

@@ -12,9 +12,8 @@ from perdure.core.conversation import build_conversation, turn_views, visible_tu
 from perdure.core.effects import Effect
 from perdure.core.journal import ConversationCompacted, ModelAnswered, ToolEnded, ToolStarted, TurnUndone
 from perdure.core.messages import Attachment, Inbound, Sender
-from perdure.core.session import RecoveryState, SessionState
-from perdure.core.turn import TurnState
-from perdure.operations.personal_export import export_named
+from perdure.core.states import RecoveryState, SessionState, TurnState
+from perdure.operations.personal_data import export_named
 from perdure.operations.transfer import import_sessions
 from perdure.store import session_verbs
 from perdure.store.chat_commands import ChatCommand
@@ -184,7 +183,7 @@ async def test_going_back_ends_at_a_summary(gateway: StoreGateway) -> None:
     assert await undoes(gateway, await commands(gateway, "/undo", id="u1")) == UndoResult("done", "three")
     assert await undoes(gateway, await commands(gateway, "/undo", id="u2")) == UndoResult("summed")
     fourth = await gateway.begins_turn("four")
-    assert await known(gateway, fourth) == [texts.compaction.summary_note("one and two"), "four"]
+    assert await known(gateway, fourth) == [texts.agents.summary_note("one and two"), "four"]
 
 
 async def test_turn_that_is_half_summed_up_is_not_taken_back(gateway: StoreGateway) -> None:

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from perdure.core.effects import Effect
 from perdure.core.journal import QuestionAsked, ToolEnded, ToolStarted, TurnBegan, TurnRequeued
 from perdure.core.messages import Attachment, Inbound, Sender
-from perdure.core.session import RecoveryState
-from perdure.core.turn import TurnState
+from perdure.core.states import RecoveryState, TurnState
 from perdure.errors import BadImport, DatabaseRefused, LockHeld, StoreError
 from perdure.operations.transfer import ImportProblem, ImportReport, export_sessions, import_sessions, read_import
 from perdure.store.api import Store, open_database

@@ -1,6 +1,6 @@
 """The documentation tells the truth: whatever it names is there, and what can be generated is.
 
-Drives `config`, `core/turn` and `web/routes`.
+Drives `config`, `core/states` and `web/routes`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.config import SECTIONS, SETTINGS_BY_KEY, load_settings
 from perdure.core.logins import SCOPE_MEANINGS
 from perdure.core.recovery.decision import InterruptionReason, RecoveryChoice
 from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, RIGHT_MEANINGS, Role, ToolRights, has_right
-from perdure.core.turn import FINAL_STATES, INITIAL_STATE, TURN_MOVES
+from perdure.core.states import FINAL_STATES, INITIAL_STATE, TURN_MOVES
 from perdure.settings import DURATION_EXPECTED
 from perdure.web.api.metrics import METRIC_FAMILIES
 from support.markdown import ROOT, Page, page, pages

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from perdure.core.journal import ToolOutcome, TurnUndone
-from perdure.core.turn import TurnMove
+from perdure.core.states import TurnMove
 from perdure.web.api import events
 from support.gateway import GatewayProcess, Person, gateway
 from support.markdown import page

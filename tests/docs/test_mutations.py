@@ -1,6 +1,6 @@
 """The patches of `make mutants` keep up with the source and with the tests.
 
-Drives `core/turn`.
+Drives `core/states`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TEST = "tests/unit/test_turn.py::test_states_are_either_begun_or_final"
 
 
 def breaking(before: str, after: str) -> Mutation:
-    return Mutation("mine", "It breaks.", TEST, (Hunk("perdure/core/turn.py", before, after),))
+    return Mutation("mine", "It breaks.", TEST, (Hunk("perdure/core/states.py", before, after),))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ PAGE = page("docs/queue.md")
 
 def test_every_mode_is_told() -> None:
     assert tuple(re.findall(r"^\| `([a-z]+)` \|", PAGE.text, re.MULTILINE)) == QUEUE_MODE_NAMES
-    assert tuple(texts.queue.MODES) == QUEUE_MODE_NAMES
+    assert tuple(texts.turns.QUEUE_MODES) == QUEUE_MODE_NAMES
 
 
 def test_numbers_are_the_defaults() -> None:

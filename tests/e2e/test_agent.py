@@ -139,7 +139,7 @@ def test_b60_b61_b62_b64_only_the_missing_calls_of_a_set_run_after_a_kill(
     assert "quick is done" in told
     assert "outcome unknown" in told
     assert told.count("Gateway note: This turn was cut off by a gateway interruption") == 1
-    assert (told.count(texts.recovery_note.FINISHED_STEPS), told.count(texts.recovery_note.FIRST_LINE)) == (
+    assert (told.count(texts.recovery.NOTE_FINISHED_STEPS), told.count(texts.recovery.NOTE_FIRST_LINE)) == (
         1,
         1,
     ), "B46: a step had ended"
@@ -162,8 +162,8 @@ def test_b46_half_streamed_answer_is_discarded_and_asked_again_after_a_kill(
         assert len(provider.requests) == 2
     told = json.dumps(provider.requests[1].messages)
     assert told.count("Gateway note: This turn was cut off by a gateway interruption") == 1
-    assert texts.recovery_note.FINISHED_STEPS not in told, "B47: no step had ended"
-    assert texts.recovery_note.FIRST_LINE not in told
+    assert texts.recovery.NOTE_FINISHED_STEPS not in told, "B47: no step had ended"
+    assert texts.recovery.NOTE_FIRST_LINE not in told
 
 
 def test_bad_arguments_and_unknown_tools_go_back_to_the_model(
@@ -199,9 +199,9 @@ def test_long_result_is_cut_with_a_clear_mark(tmp_path: Path, provider: LocalPro
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        pytest.param(Fails(401), texts.providers.KEY_REFUSED, id="the key is refused"),
-        pytest.param(Fails(404), texts.providers.unknown_model("local"), id="no such model"),
-        pytest.param(Fails(400, message="No."), texts.providers.refused("No."), id="the request is refused"),
+        pytest.param(Fails(401), texts.agents.PROVIDER_KEY_REFUSED, id="the key is refused"),
+        pytest.param(Fails(404), texts.agents.unknown_model("local"), id="no such model"),
+        pytest.param(Fails(400, message="No."), texts.agents.provider_refused("No."), id="the request is refused"),
     ],
 )
 def test_failure_of_the_provider_is_told_and_the_session_stays_usable(
@@ -266,8 +266,8 @@ def test_stream_that_never_ends_is_bounded_and_told(tmp_path: Path, provider: Lo
         person = Person(process)
         person.say("go")
         [reply] = person.wait_for_replies(1)
-        assert reply.startswith(texts.turns.failed(texts.providers.INCOMPLETE))
-        assert texts.providers.answer_too_long(MAX_ANSWER_CHARS) in reply
+        assert reply.startswith(texts.turns.failed(texts.agents.PROVIDER_INCOMPLETE))
+        assert texts.agents.answer_too_long(MAX_ANSWER_CHARS) in reply
         provider.script = [Says("better now")]
         person.say("again")
         assert person.wait_for_replies(2)[1] == "better now"

@@ -17,7 +17,7 @@ import pytest
 from perdure.core.journal import QuestionAnswered, TurnView
 from perdure.core.logins import ALL_SCOPES, Login, Scope
 from perdure.core.messages import Sender
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 from perdure.store.logins import new_token, token_digest

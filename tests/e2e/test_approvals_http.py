@@ -1,6 +1,6 @@
 """Approvals and answers over HTTP, in real gateways that are killed while somebody thinks about them.
 
-Drives `web/api/questions` and `store/answers`.
+Drives `web/api/sessions` and `store/answers`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tools that the operator makes ask: built-in ones, those of MCP servers, one's own, and the offline model's.
 
-Drives `tools/tool_approvals` and `runtime/tool_factory`.
+Drives `tools/tool_registry` and `runtime/tool_factory`.
 """
 
 from __future__ import annotations

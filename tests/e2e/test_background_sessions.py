@@ -15,8 +15,8 @@ from perdure.agents.offline_model import OfflineModel
 from perdure.core import texts
 from perdure.core.address import Address, background_session_key, session_key
 from perdure.core.effects import Effect
+from perdure.core.states import TurnState
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import TurnState
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
@@ -28,7 +28,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-BEGUN = [texts.background.started(number) for number in range(4)]
+BEGUN = [texts.chat_commands.background_started(number) for number in range(4)]
 
 
 async def sees(platform: SimulatedPlatform, *texts: str) -> None:
@@ -123,20 +123,24 @@ async def test_b86_work_is_listed_while_it_goes_on(tmp_path: Path) -> None:
     line = "Background 1 is running: research"
     async with serving(tmp_path, platform, agent=agent):
         platform.write("/background")
-        await sees(platform, texts.background.NONE_RUNNING)
+        await sees(platform, texts.chat_commands.NO_BACKGROUND_SESSION)
         platform.write("/background research")
         await agent.wait_until_started("research")
         platform.write("/background")
-        await sees(platform, texts.background.NONE_RUNNING, BEGUN[1], line)
+        await sees(platform, texts.chat_commands.NO_BACKGROUND_SESSION, BEGUN[1], line)
         platform.write("/status")
         await eventually("it is told", lambda: len(platform.replies()) == 4)
         assert line in platform.replies()[-1]
         platform.write("/background", chat="2")
-        await eventually("it is answered", lambda: platform.replies("2") == [texts.background.NONE_RUNNING])
+        await eventually(
+            "it is answered", lambda: platform.replies("2") == [texts.chat_commands.NO_BACKGROUND_SESSION]
+        )
         agent.release("research")
         await eventually("it is done", lambda: "[background 1] research: done" in platform.replies())
         platform.write("/background")
-        await eventually("nothing goes on", lambda: platform.replies()[-1:] == [texts.background.NONE_RUNNING])
+        await eventually(
+            "nothing goes on", lambda: platform.replies()[-1:] == [texts.chat_commands.NO_BACKGROUND_SESSION]
+        )
 
 
 # ── stopping ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -162,9 +166,9 @@ async def test_b86_stop_in_the_chat_does_not_end_it_and_its_own_stop_does(tmp_pa
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
-        ("/background stop 7", texts.background.unknown(7)),
+        ("/background stop 7", texts.chat_commands.background_unknown(7)),
         ("/background stop", texts.chat_commands.usage("/background [TEXT | stop N]", "stop")),
-        ("/background answer 7 yes", texts.background.unknown(7)),
+        ("/background answer 7 yes", texts.chat_commands.background_unknown(7)),
     ],
 )
 async def test_b86_command_for_no_work_says_so(tmp_path: Path, command: str, answer: str) -> None:
@@ -265,7 +269,9 @@ async def test_b86_work_that_does_not_go_on_by_itself_is_reached_by_its_number(t
         platform.write("/background research")
         await agent.wait_until_started("research")
         await sees(platform, BEGUN[1])
-    held = texts.background.notice(1, texts.recovery.not_resumed("automatic resume is switched off here"))
+    held = texts.chat_commands.background_notice(
+        1, texts.recovery.not_resumed("automatic resume is switched off here")
+    )
     assert "Say /background resume 1 to continue, or /background drop 1 to give it up." in held
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="off"):
         await sees(platform, BEGUN[1], held)
@@ -285,7 +291,9 @@ async def test_b86_chat_is_asked_about_a_work_with_buttons_that_reach_it(tmp_pat
         await sees(platform, BEGUN[1])
     async with serving(tmp_path, platform, agent=agent, clock=clock, RECOVERY__POLICY="ask") as gateway:
         await sees(
-            platform, BEGUN[1], texts.background.notice(1, texts.recovery.ask_to_resume("restart_interrupted"))
+            platform,
+            BEGUN[1],
+            texts.chat_commands.background_notice(1, texts.recovery.ask_to_resume("restart_interrupted")),
         )
         platform.press(platform.posted[1].buttons[1].command)
         await eventually("it is given up", lambda: platform.replies()[-1:] == ["Given up."])
@@ -301,7 +309,7 @@ async def test_b86_work_that_was_set_aside_is_brought_back_by_its_number(tmp_pat
             await eventually(f"{attempts} have begun", lambda wanted=attempts: agent.started_texts == wanted)  # type: ignore[misc]
             await sees(platform, BEGUN[1])
     clock.move(600)
-    aside = texts.background.suspended(1, "it was interrupted 3 times in a row without progress")
+    aside = texts.chat_commands.background_suspended(1, "it was interrupted 3 times in a row without progress")
     agent.release("research", "")
     async with serving(tmp_path, platform, agent=agent, clock=clock) as gateway:
         await sees(platform, BEGUN[1], aside)
@@ -374,11 +382,11 @@ async def test_b86_work_beyond_the_most_is_refused_with_words_until_one_has_ende
         platform.write("/background one")
         await agent.wait_until_started("one")
         platform.write("/background two")
-        await sees(platform, BEGUN[1], texts.background.too_many(1))
+        await sees(platform, BEGUN[1], texts.chat_commands.background_too_many(1))
         agent.release("one", "three")
-        await sees(platform, BEGUN[1], texts.background.too_many(1), "[background 1] one: done")
+        await sees(platform, BEGUN[1], texts.chat_commands.background_too_many(1), "[background 1] one: done")
         platform.write("/background three")
-        said = [BEGUN[1], texts.background.too_many(1), "[background 1] one: done", BEGUN[2]]
+        said = [BEGUN[1], texts.chat_commands.background_too_many(1), "[background 1] one: done", BEGUN[2]]
         await sees(platform, *said, "[background 2] three: done")
 
 

@@ -18,7 +18,7 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.journal import TurnCancelled
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.platforms.api import Capabilities
 from perdure.store.database import Database, Transaction
 from perdure.testing import SettableClock, SimulatedPlatform

@@ -13,8 +13,7 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.journal import TurnCancelled
-from perdure.core.session import SessionState
-from perdure.core.turn import TurnState
+from perdure.core.states import SessionState, TurnState
 from perdure.runtime.gateway import Gateway
 from support.recovery import (
     AnsweringAgent,

@@ -70,7 +70,7 @@ async def test_b62_person_is_told_that_an_outcome_is_unknown(tmp_path: Path) -> 
         platform.write("mail")
         await hanging(office)
     unknown = texts.turns.failed(
-        texts.custom_agents.step_outcome_unknown("hang(what='hang')", texts.custom_agents.STEP_INTERRUPTED)
+        texts.agents.step_outcome_unknown("hang(what='hang')", texts.agents.STEP_INTERRUPTED)
     )
     async with serving(tmp_path, platform, agent=careful(office, "once")):
         await replies(platform, unknown)

@@ -1,6 +1,6 @@
 """Erasing through a gateway: nothing of a session is left in the home, whoever dies on the way.
 
-Drives `runtime/erasure`, `operations/erasure` and `store/erasure`.
+Drives `runtime/erasure`, `operations/personal_data` and `store/erasure`.
 """
 
 from __future__ import annotations

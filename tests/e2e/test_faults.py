@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.gateway import GatewayProcess, Person, gateway
 from support.inprocess import crashing_at_the_end, serving

@@ -1,6 +1,6 @@
 """Files that the agent sends: owed with the result of the call, sent once, and as they were at its moment.
 
-Drives `tools/send_file`, `runtime/attachments` and `store/attachments`.
+Drives `tools/file_tools`, `runtime/attachments` and `store/attachments`.
 """
 
 from __future__ import annotations

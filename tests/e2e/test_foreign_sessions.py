@@ -13,7 +13,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.messages import Inbound, Sender
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
@@ -168,7 +168,7 @@ async def test_b106_nobody_approves_denies_or_answers_in_a_conversation_of_anoth
         commands = (approve, deny, f"/approve {approval}", "/approve", f"/background approve 1 {approval}")
         said = await commands_answered(house, "bob", "bob", *commands)
         nothing = texts.questions.DECISION_ANSWERS["nothing"]
-        assert said == [*[nothing] * 4, texts.background.unknown(1)]
+        assert said == [*[nothing] * 4, texts.chat_commands.background_unknown(1)]
         address = house.platform._address("bob", None)
         pressed = Inbound(address, "pressed", Sender("bob"), "Left", kind="button", pick=left)
         house.platform.mailbox.add(pressed)

@@ -1,6 +1,6 @@
 """Goals: a session works towards one by itself, turn after turn, and only after a turn that completed.
 
-Drives `runtime/commands/goal` and `store/goals`.
+Drives `runtime/commands/session` and `store/goals`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import pytest
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.conversation import NoteMessage, UserMessage, build_conversation
-from perdure.core.states import GoalState
-from perdure.core.turn import TurnState
+from perdure.core.states import GoalState, TurnState
 from perdure.errors import ModelError
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
@@ -26,7 +25,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-SET = texts.goals.started(10, busy=False)
+SET = texts.chat_commands.goal_started(10, busy=False)
 FAIL, HANG = "(fail)", "(hang)"
 
 
@@ -97,7 +96,7 @@ async def test_b84_goal_begins_at_once_and_goes_on_until_it_is_reached(tmp_path:
             "one",
             "two",
             "three\nGOAL REACHED",
-            texts.goals.status("tidy up", GoalState.REACHED, 3, 10),
+            texts.chat_commands.goal_status("tidy up", GoalState.REACHED, 3, 10),
         )
         keys = await causes(gateway)
     assert agent.asked == ["tidy up"] * 3
@@ -112,15 +111,17 @@ async def test_b84_model_is_told_what_a_goal_is_and_how_it_ends(tmp_path: Path) 
         await sees(platform, SET, "one", "GOAL GIVEN UP")
         await at_rest(gateway)
     told = [[message.text for message in read] for read in agent.read]
-    expected = [["tidy up", f"[Gateway note: {texts.goals.turn_note(number, 10)}]"] for number in (1, 2)]
+    expected = [
+        ["tidy up", f"[Gateway note: {texts.chat_commands.goal_turn_note(number, 10)}]"] for number in (1, 2)
+    ]
     assert told == expected
-    assert "GOAL REACHED" in texts.goals.turn_note(1, 10)
+    assert "GOAL REACHED" in texts.chat_commands.goal_turn_note(1, 10)
 
 
 async def test_b84_budget_ends_a_goal_and_that_is_told(tmp_path: Path) -> None:
     platform, agent = SimulatedPlatform(), Planned("one", "two")
     budget = {"GOAL__MAX_TURNS": "2"}
-    begun, spent = texts.goals.started(2, busy=False), texts.goals.budget_spent(2)
+    begun, spent = texts.chat_commands.goal_started(2, busy=False), texts.chat_commands.goal_budget_spent(2)
     async with serving(tmp_path, platform, agent=agent, **budget) as gateway:
         platform.write("/goal tidy up")
         await sees(platform, begun, "one", "two", spent)
@@ -162,9 +163,9 @@ async def test_b84_goal_set_in_a_running_turn_begins_behind_it(tmp_path: Path) -
         platform.write("hello")
         await agent.has("hello")
         platform.write("/goal tidy up")
-        await sees(platform, texts.goals.started(10, busy=True))
+        await sees(platform, texts.chat_commands.goal_started(10, busy=True))
         agent.gate.set()
-        await sees(platform, texts.goals.started(10, busy=True), "one", "GOAL REACHED")
+        await sees(platform, texts.chat_commands.goal_started(10, busy=True), "one", "GOAL REACHED")
         await at_rest(gateway)
     assert agent.asked == ["hello", "tidy up"]
 
@@ -194,7 +195,7 @@ async def test_b84_stopped_turn_does_not_continue_it(tmp_path: Path) -> None:
         await sees(platform, SET, "Stopped.")
         await at_rest(gateway)
         platform.write("/goal")
-        await sees(platform, SET, "Stopped.", texts.goals.status("tidy up", GoalState.ACTIVE, 1, 10))
+        await sees(platform, SET, "Stopped.", texts.chat_commands.goal_status("tidy up", GoalState.ACTIVE, 1, 10))
     assert agent.asked == ["tidy up"]
 
 
@@ -221,7 +222,7 @@ async def test_b84_interrupted_turn_does_not_continue_it_until_it_has_gone_on_an
 
 async def test_b84_goal_is_ended_by_a_person(tmp_path: Path) -> None:
     platform, agent = SimulatedPlatform(), Planned(f"{HANG}one")
-    off = texts.goals.ended(ended=True)
+    off = texts.chat_commands.goal_ended(ended=True)
     async with serving(tmp_path, platform, agent=agent) as gateway:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
@@ -231,7 +232,7 @@ async def test_b84_goal_is_ended_by_a_person(tmp_path: Path) -> None:
         await sees(platform, SET, off, "one")
         await at_rest(gateway)
         platform.write("/goal off")
-        await sees(platform, SET, off, "one", texts.goals.NO_GOAL)
+        await sees(platform, SET, off, "one", texts.chat_commands.NO_GOAL)
     assert agent.asked == ["tidy up"]
 
 
@@ -247,7 +248,7 @@ async def test_b84_goal_ends_with_its_conversation(tmp_path: Path) -> None:
         await sees(platform, SET, "one", renewed, "nothing more")
         await at_rest(gateway)
         platform.write("/goal")
-        await sees(platform, SET, "one", renewed, "nothing more", texts.goals.NO_GOAL)
+        await sees(platform, SET, "one", renewed, "nothing more", texts.chat_commands.NO_GOAL)
 
 
 async def test_b84_new_goal_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
@@ -281,7 +282,7 @@ async def test_b84_status_tells_of_the_goal(tmp_path: Path) -> None:
         platform.write("/goal tidy up")
         await agent.has("tidy up")
         platform.write("/status")
-        told = texts.goals.status("tidy up", GoalState.ACTIVE, 1, 10)
+        told = texts.chat_commands.goal_status("tidy up", GoalState.ACTIVE, 1, 10)
         await eventually("it is told", lambda: "".join(platform.replies()[-1:]).endswith(told))
         agent.gate.set()
         await eventually("it is reached", lambda: platform.replies()[-1:] == ["GOAL REACHED"])
@@ -311,7 +312,12 @@ GOAL = "once dig 0s\nsay: dug"
 
 async def test_b84_goal_is_neither_lost_nor_doubled_when_killed_at_any_store_call(tmp_path: Path) -> None:
     """B96 too: each of its turns begins once."""
-    seen = [texts.goals.started(2, busy=False), "dug", "dug", texts.goals.budget_spent(2)]
+    seen = [
+        texts.chat_commands.goal_started(2, busy=False),
+        "dug",
+        "dug",
+        texts.chat_commands.goal_budget_spent(2),
+    ]
 
     async def check(gateway: Gateway, platform: SimulatedPlatform) -> None:
         assert [key.split(":")[2] for key in await causes(gateway)] == ["1", "2"]

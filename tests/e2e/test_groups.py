@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.journal import TurnCancelled, TurnView
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway, StopKind
 from support.pairing import PairingScenario, change_people
 from support.recovery import last_turn, turn_views

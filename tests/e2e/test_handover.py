@@ -16,7 +16,7 @@ import pytest
 
 from perdure.core.address import Address, session_key
 from perdure.core.journal import JournalRecord, ToolEnded, ToolStarted
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.database import Transaction
 from perdure.store.journal import append

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.recovery.decision import InterruptionReason
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.database import Database, Transaction
 from perdure.testing import CrashingDatabase
 from support.recovery import GatedPlatform, decided_rules, was_interrupted_in_step

@@ -17,8 +17,8 @@ from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolCall, ToolEnded, ToolStarted, TurnFailed
+from perdure.core.states import TurnState
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import TurnState
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway
 from perdure.store.database import Database

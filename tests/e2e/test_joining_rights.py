@@ -1,6 +1,6 @@
 """Words of somebody who may less become a turn of their own, and never join a turn of somebody who may more.
 
-Drives `store/turn_rights`, `store/claims`, `store/queue`, `store/answers` and `core/roles`.
+Drives `store/authorisation`, `store/claims`, `store/queue`, `store/answers` and `core/roles`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.journal import TurnView
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway
 from support.pairing import PairingScenario, change_people
 from support.recovery import last_turn, turn_views

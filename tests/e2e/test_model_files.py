@@ -77,7 +77,7 @@ def test_model_sees_pictures_and_reads_files_until_they_are_gone(
         for file in kept.glob("*/*"):
             file.unlink()
         assert say(process, 3, "And now?") == "I see nothing."
-        assert texts.attachments.deleted_line("cat.png", "image/png", len(PNG)) in json.dumps(
+        assert texts.files.deleted_attachment_line("cat.png", "image/png", len(PNG)) in json.dumps(
             provider.requests[-1].body
         )
 

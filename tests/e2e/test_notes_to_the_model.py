@@ -12,7 +12,7 @@ import pytest
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import TurnCancelled
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import StopKind
 from support.recovery import HangingAgent, decided_rules, interruption_reasons, was_interrupted_in_step
 from support.recovery_scenario import (
@@ -27,7 +27,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 B_AGAIN = "step(name='b', seconds=0.0) was cut off and is run again."
-CUT = texts.recovery_note.resumed("restart_interrupted", [B_AGAIN], finished=True)
+CUT = texts.recovery.note_resumed("restart_interrupted", [B_AGAIN], finished=True)
 
 
 # ── one note, naming the cause ──────────────────────────────────────────────────────────────────────────────
@@ -70,7 +70,7 @@ async def test_b47_note_names_the_drain_that_ran_into_its_deadline(
     assert scenario.agent_harness.request_notes() == [
         [],
         [],
-        [texts.recovery_note.resumed(reason, [B_AGAIN], finished=True)],
+        [texts.recovery.note_resumed(reason, [B_AGAIN], finished=True)],
     ]
     assert cause in scenario.agent_harness.request_notes()[-1][0]
 
@@ -83,8 +83,8 @@ async def test_b47_only_the_newest_interruption_is_told(tmp_path: Path) -> None:
     await scenario.crash_in_step()
     async with scenario.serving_released():
         await scenario.wait_for_last_reply("done")
-    stopped = texts.recovery_note.resumed("shutdown_timeout", [B_AGAIN], finished=True)
-    crashed = texts.recovery_note.resumed("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")], finished=True)
+    stopped = texts.recovery.note_resumed("shutdown_timeout", [B_AGAIN], finished=True)
+    crashed = texts.recovery.note_resumed("restart_interrupted", [B_AGAIN.replace("'b'", "'c'")], finished=True)
     assert scenario.agent_harness.request_notes() == [[], [], [stopped], [crashed]]
 
 
@@ -94,7 +94,7 @@ async def test_b47_note_tells_what_is_known_of_an_effect_that_must_not_repeat(tm
         await scenario.wait_for_replies("done")
         assert was_interrupted_in_step(await scenario.turn())
     [note] = scenario.agent_harness.request_notes()[-1]
-    assert texts.recovery_note.call_in_doubt("once(name='pay', seconds=0.0)") in note
+    assert texts.recovery.call_in_doubt("once(name='pay', seconds=0.0)") in note
     [result] = [
         message for message in scenario.agent_harness.requests[-1].messages if isinstance(message, ToolMessage)
     ]
@@ -111,7 +111,7 @@ async def test_b46_b47_note_speaks_of_no_steps_when_the_model_was_not_asked_yet(
     await scenario.crash_when_hanging(HangingAgent(), "say: done")
     async with scenario.serving():
         await scenario.wait_for_replies("done")
-    assert scenario.agent_harness.request_notes() == [[texts.recovery_note.resumed("restart_interrupted")]]
+    assert scenario.agent_harness.request_notes() == [[texts.recovery.note_resumed("restart_interrupted")]]
     [[note]] = scenario.agent_harness.request_notes()
     assert "Steps that have a result" not in note
     assert "accomplished" not in note
@@ -136,8 +136,8 @@ async def test_b46_b47_model_is_asked_to_begin_with_what_was_accomplished_when_a
         await scenario.wait_for_replies("done")
         assert was_interrupted_in_step(await scenario.turn())
     [note] = scenario.agent_harness.request_notes()[-1]
-    assert texts.recovery_note.FINISHED_STEPS in note
-    assert texts.recovery_note.FIRST_LINE in note
+    assert texts.recovery.NOTE_FINISHED_STEPS in note
+    assert texts.recovery.NOTE_FIRST_LINE in note
     assert "do not merely announce that you are back" in note
 
 
@@ -150,7 +150,7 @@ async def test_b47_results_that_nobody_answered_are_told_when_nothing_was_cut_of
         for text in ("step a\nfail: no credit", "say: two", "say: three"):
             scenario.platform.write(text)
         await scenario.wait_for_replies(texts.turns.failed("no credit"), "two", "three")
-    assert scenario.agent_harness.request_notes() == [[], [], [texts.recovery_note.UNANSWERED_RESULTS], []]
+    assert scenario.agent_harness.request_notes() == [[], [], [texts.recovery.UNANSWERED_RESULTS], []]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_b43_b47_results_are_told_only_as_long_as_a_turn_is_fresh(
     assert scenario.agent_harness.request_notes() == [
         [],
         [],
-        [texts.recovery_note.UNANSWERED_RESULTS] if told else [],
+        [texts.recovery.UNANSWERED_RESULTS] if told else [],
     ]
 
 
@@ -211,7 +211,7 @@ async def test_b47_recovery_note_takes_the_place_of_the_one_about_results(tmp_pa
     async with scenario.serving_released():
         await scenario.wait_for_replies(texts.turns.failed("no credit"), "done")
         assert was_interrupted_in_step(await scenario.turn())
-    unanswered = [texts.recovery_note.UNANSWERED_RESULTS]
+    unanswered = [texts.recovery.UNANSWERED_RESULTS]
     assert scenario.agent_harness.request_notes() == [[], [], unanswered, unanswered, [CUT]]
 
 
@@ -229,7 +229,7 @@ async def test_b47_failed_recovery_keeps_its_note_for_the_next_message(tmp_path:
         [],
         [],
         [CUT],
-        [texts.recovery_note.failed("restart_interrupted", finished=True)],
+        [texts.recovery.note_failed("restart_interrupted", finished=True)],
         [],
     ]
     assert "a gateway interruption" in scenario.agent_harness.request_notes()[3][0]
@@ -258,7 +258,7 @@ async def test_b48_model_never_gets_a_blank_message(tmp_path: Path) -> None:
     async with scenario.serving_released(RECOVERY__POLICY="off") as gateway:
         assert was_interrupted_in_step(await scenario.wait_for_rule("off"))
         scenario.platform.write("")
-        await scenario.wait_for_last_reply(f"done\n{texts.offline_model.GREETING}")  # it joins
+        await scenario.wait_for_last_reply(f"done\n{texts.agents.OFFLINE_GREETING}")  # it joins
         scenario.agent_harness.stuck.add("b")
         scenario.platform.write(SCRIPT, chat="2")
         await scenario.agent_harness.wait_until_hanging(2)  # in the other chat
@@ -270,12 +270,12 @@ async def test_b48_model_never_gets_a_blank_message(tmp_path: Path) -> None:
         await scenario.wait_for_replies(texts.chat_commands.RESUME_ANSWERS["session"], "done", chat="2")
     words = [text for request in scenario.agent_harness.request_texts() for text in request]
     assert [text for text in words if not text.strip()] == []
-    assert words.count(texts.attachments.message_without_text()) > 1
+    assert words.count(texts.files.message_without_text()) > 1
 
 
 # ── messages to an interrupted turn ─────────────────────────────────────────────────────────────────────────
 
-JOINED = texts.recovery_note.resumed("restart_interrupted", [B_AGAIN], finished=True, joined=True)
+JOINED = texts.recovery.note_resumed("restart_interrupted", [B_AGAIN], finished=True, joined=True)
 
 
 @pytest.mark.parametrize("policy", ["off", "ask"])
@@ -347,7 +347,7 @@ async def test_b49_message_supersedes_work_that_may_not_go_on(
         await scenario.wait_for_last_reply("next")
         old, *_ = views = await scenario.turns()
     assert (old.ended, [view.state for view in views[1:]]) == (TurnCancelled("superseded"), [TurnState.DONE] * 2)
-    left = texts.recovery_note.superseded([texts.recovery_note.call_in_doubt("once(name='pay', seconds=0.0)")])
+    left = texts.recovery.note_superseded([texts.recovery.call_in_doubt("once(name='pay', seconds=0.0)")])
     assert scenario.agent_harness.request_notes()[-2:] == [[left], []]
     assert "left unfinished" in left
     assert scenario.platform.posted[-2].reply_to == message

@@ -1,6 +1,6 @@
 """What a person asked for while the gateway drained, or just before it died, is carried out after the restart.
 
-Drives `core/recovery/tail` and `runtime/recovery`.
+Drives `core/recovery/decision` and `runtime/recovery`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.journal import TurnView
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SimulatedPlatform
 from support.approvals import DONE, ApprovalScenario

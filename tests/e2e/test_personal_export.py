@@ -1,6 +1,6 @@
 """`perdure export` for one person or one session, beside a gateway that runs.
 
-Drives `operations/personal_export`.
+Drives `operations/personal_data`.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def test_b69_half_an_answer_is_neither_said_nor_run(tmp_path: Path, api: str) ->
         assert not (process.home / "paid").exists()
         tries = [fact["detail"] for fact in trace(process, "mine") if fact["what"] == "model_failed"]
     assert [detail.partition(" failed: ")[2] for detail in tries] == [
-        f"{texts.providers.NO_FINISH_REASON}. Next try in 1 s.",
-        f"{texts.providers.NO_FINISH_REASON}. Next try in 2 s.",
+        f"{texts.agents.NO_FINISH_REASON}. Next try in 1 s.",
+        f"{texts.agents.NO_FINISH_REASON}. Next try in 2 s.",
     ]
 
 
@@ -112,7 +112,7 @@ def test_b88_trouble_is_seen_while_it_lasts_and_after_a_kill(tmp_path: Path, api
 
 @pytest.mark.parametrize(
     ("status", "why"),
-    [(401, texts.providers.KEY_REFUSED), (400, texts.providers.refused("This is why."))],
+    [(401, texts.agents.PROVIDER_KEY_REFUSED), (400, texts.agents.provider_refused("This is why."))],
 )
 def test_b88_failure_is_told_with_status_and_words(tmp_path: Path, api: str, status: int, why: str) -> None:
     with (
@@ -122,6 +122,6 @@ def test_b88_failure_is_told_with_status_and_words(tmp_path: Path, api: str, sta
         person = Person(process)
         person.say("go")
         [reply] = person.wait_for_replies(1)
-        assert reply == texts.turns.failed(texts.providers.failed(why, status, "This is why.", 1))
+        assert reply == texts.turns.failed(texts.agents.provider_failed(why, status, "This is why.", 1))
         assert f"HTTP {status}" in reply
         assert "This is why." in reply

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core import texts
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
@@ -89,7 +89,7 @@ async def test_b44_question_waits_through_crashes_and_never_becomes_stale(tmp_pa
 # ── how old the question is ─────────────────────────────────────────────────────────────────────────────────
 
 DAYS = 86400
-AFTER_THREE_DAYS = texts.recovery_note.late_answer(3 * DAYS * 1000)
+AFTER_THREE_DAYS = texts.recovery.late_answer(3 * DAYS * 1000)
 
 
 @pytest.mark.parametrize(

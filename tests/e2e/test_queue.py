@@ -14,7 +14,7 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.journal import MessagesJoined, TurnCancelled
 from perdure.core.queue import QUEUE_MODE_NAMES, QueueMode
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from perdure.testing import SettableClock, SimulatedPlatform
 from support.inprocess import crashing_at_the_end, serving
 from support.recovery import AgentHarness, key_of, turn_views, wait_for_replies
@@ -157,9 +157,9 @@ async def test_b81_queue_shows_and_switches_the_mode_of_one_chat(tmp_path: Path)
         platform.write("/queue Collect")
         platform.write("/queue")
         said = [
-            texts.queue.status("queue", 0),
-            texts.queue.mode_changed("collect"),
-            texts.queue.status("collect", 0),
+            texts.turns.queue_status("queue", 0),
+            texts.turns.queue_mode_changed("collect"),
+            texts.turns.queue_status("collect", 0),
         ]
         await wait_for_replies(platform, *said)
     async with serving(tmp_path, platform) as gateway:
@@ -167,8 +167,8 @@ async def test_b81_queue_shows_and_switches_the_mode_of_one_chat(tmp_path: Path)
         platform.write("/status")
         platform.write("/queue", chat="2")
         await eventually("both are answered", lambda: platform.replies("2") and len(platform.replies()) == 4)
-        assert texts.queue.mode_line("collect") in platform.replies()[-1]
-        assert platform.replies("2") == [texts.queue.status("queue", 0)]
+        assert texts.turns.queue_mode_line("collect") in platform.replies()[-1]
+        assert platform.replies("2") == [texts.turns.queue_status("queue", 0)]
 
 
 async def test_b81_steer_and_queue_put_words_in_a_manner_of_their_own(tmp_path: Path) -> None:
@@ -181,7 +181,10 @@ async def test_b81_steer_and_queue_put_words_in_a_manner_of_their_own(tmp_path: 
         platform.write("/steer say: also")
         platform.write("/status")
         await eventually("they are answered", lambda: len(platform.replies()) == 3)
-        assert platform.replies()[:2] == [texts.queue.queued(busy=True, before=0), texts.queue.steered(busy=True)]
+        assert platform.replies()[:2] == [
+            texts.turns.message_queued(busy=True, before=0),
+            texts.turns.message_steered(busy=True),
+        ]
         assert "2 messages are waiting for their turn." in platform.replies()[2]
         harness.release()
         await eventually("all is answered", lambda: platform.replies()[3:] == ["one\nalso", "later"])
@@ -193,7 +196,7 @@ async def test_b81_steer_begins_a_turn_when_none_runs_and_wants_words(tmp_path: 
     async with serving(tmp_path, platform):
         platform.write("/steer")
         platform.write("/steer say: hello")
-        await wait_for_replies(platform, texts.queue.STEER_TEXT_MISSING, "hello")
+        await wait_for_replies(platform, texts.turns.STEER_TEXT_MISSING, "hello")
 
 
 async def test_b80_switching_does_not_change_what_already_waits(tmp_path: Path) -> None:
@@ -207,7 +210,7 @@ async def test_b80_switching_does_not_change_what_already_waits(tmp_path: Path) 
         platform.write("say: four")
         await taken(platform)
         harness.release()
-        await wait_for_replies(platform, texts.queue.mode_changed("collect"), "one", "two", "three\nfour")
+        await wait_for_replies(platform, texts.turns.queue_mode_changed("collect"), "one", "two", "three\nfour")
 
 
 # ── the cap ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -222,9 +225,9 @@ async def test_b80_flood_is_told_once_that_no_more_is_taken(tmp_path: Path) -> N
             platform.write(f"say: {number}")
         await taken(platform)
         harness.release()
-        await wait_for_replies(platform, texts.queue.full(3), "one", "0", "1", "2")
+        await wait_for_replies(platform, texts.turns.queue_full(3), "one", "0", "1", "2")
         platform.write("say: again")
-        await wait_for_replies(platform, texts.queue.full(3), "one", "0", "1", "2", "again")
+        await wait_for_replies(platform, texts.turns.queue_full(3), "one", "0", "1", "2", "again")
 
 
 # ── albums, edits, age ──────────────────────────────────────────────────────────────────────────────────────
@@ -281,7 +284,7 @@ async def test_b72_messages_from_long_ago_are_reported_once(tmp_path: Path) -> N
     platform.write("say: yesterday", sent_at=clock() - 23 * 3_600_000)
     async with serving(tmp_path, platform, clock=clock, QUEUE__QUIET="500ms") as gateway:
         await eventually("both are told", lambda: len(platform.replies()) == 2)
-        assert sorted(platform.replies()) == sorted(["yesterday", texts.queue.expired(41)])
+        assert sorted(platform.replies()) == sorted(["yesterday", texts.turns.messages_expired(41)])
         assert gateway.phase == "ready"
     async with serving(tmp_path, platform, clock=clock):
         platform.write("say: done")
@@ -301,7 +304,7 @@ async def test_b72_messages_that_waited_too_long_are_reported_and_not_answered(t
     clock.move(3 * 3600)
     harness.release()
     async with serving(tmp_path, platform, **options):
-        await eventually("it is told", lambda: texts.queue.expired(2) in platform.replies())
+        await eventually("it is told", lambda: texts.turns.messages_expired(2) in platform.replies())
         platform.write("say: four")
         await eventually("the next is answered", lambda: "four" in "".join(platform.replies()[-1:]))
     assert not {"two", "three"} & set(platform.replies())

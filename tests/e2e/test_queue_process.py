@@ -74,9 +74,9 @@ def test_b80_message_beyond_the_cap_is_refused_the_same_way_each_time(process: G
     person = busy(process, "full")
     assert [person.say("say: hello").status_code for _ in range(3)] == [202] * 3
     for _ in range(2):
-        assert is_refused(person.say("say: too much", "beyond"), 429) == texts.queue.refused_as_full(3)
+        assert is_refused(person.say("say: too much", "beyond"), 429) == texts.turns.refused_as_queue_full(3)
     is_refused(person.say("say: too much", "another"), 429)
-    wait_for("the chat is told once", lambda: person.replies() == [texts.queue.full(3)])
+    wait_for("the chat is told once", lambda: person.replies() == [texts.turns.queue_full(3)])
     assert "say: too much" not in [message["text"] for message in person.messages()]
     assert person.say("/stop all").status_code == 202, "commands are taken at any time"
     assert person.wait_for_replies(2)[1].startswith("Stopped.")
@@ -95,9 +95,9 @@ def test_b85_message_that_waits_is_changed_and_taken_back(process: GatewayProces
     assert (gone.status_code, gone.json()) == (200, {**stored[1], "fate": "deleted"})
     assert person.request("DELETE", "/messages/three").status_code == 200, "taken back twice is taken back"
     assert [message["text"] for message in person.messages()] == ["step slow 60s", "say: TWO"]
-    assert is_refused(change(person, "n1", "say: never"), 409) == texts.queue.not_waiting(known=True)
-    assert is_refused(change(person, "three", "say: never"), 409) == texts.queue.not_waiting(known=True)
-    assert is_refused(change(person, "nobody", "say: never"), 404) == texts.queue.not_waiting(known=False)
+    assert is_refused(change(person, "n1", "say: never"), 409) == texts.turns.message_not_waiting(known=True)
+    assert is_refused(change(person, "three", "say: never"), 409) == texts.turns.message_not_waiting(known=True)
+    assert is_refused(change(person, "nobody", "say: never"), 404) == texts.turns.message_not_waiting(known=False)
     person.say("/stop")
     assert person.wait_for_replies(2)[1] == "TWO"
     is_refused(person.request("DELETE", "/messages/two"), 409)

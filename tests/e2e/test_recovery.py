@@ -12,7 +12,7 @@ import pytest
 
 from perdure.agents.api import Reply, TurnContext
 from perdure.core.journal import RecoveryDecided, TurnView
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.api import Store
 from perdure.store.runs import Run
 from perdure.testing import SimulatedPlatform

@@ -12,7 +12,7 @@ import pytest
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ModelAnswered, TokenUsage, ToolCall, ToolEnded, ToolStarted, TurnCancelled
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.testing import SimulatedPlatform
 from support.recovery import (
     AnsweringAgent,

@@ -1,6 +1,6 @@
 """Slots: nobody waits behind other people's recoveries, and who only waits holds none.
 
-Drives `runtime/recovery_slots`.
+Drives `runtime/recovery`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 from perdure.agents.builtin_agent import BuiltinAgent
 from perdure.core import texts
 from perdure.core.effects import Effect
+from perdure.core.states import TurnState
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import TurnState
 from perdure.runtime.gateway import Gateway
 from support.recovery import AgentHarness, decided_rules
 from support.recovery_scenario import RecoveryScenario

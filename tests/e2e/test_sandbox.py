@@ -1,7 +1,7 @@
 """The sandbox through a gateway: what commands see, what is said of it, and that they outlive the gateway.
 
-Drives `runtime/tool_factory`, `tools/shell`, `tools/sandbox/choice`, `cli/diagnosis`, `cli/doctor`,
-`config/sandbox_request` and `tools/process_privacy`.
+Drives `runtime/tool_factory`, `tools/shell`, `tools/sandbox/choice`, `cli/doctor`, `config/secrets` and
+`tools/descriptor_limit`.
 """
 
 from __future__ import annotations

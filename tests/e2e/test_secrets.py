@@ -1,6 +1,6 @@
 """Secrets show up nowhere (B103): put wherever one can be, and looked for in all that can be read.
 
-Drives `core/redaction`, `config/secrets` and `logs`.
+Drives `core/printable_text`, `config/secrets` and `logs`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Conversations that are begun afresh by themselves, after long silence or with a new day.
 
-Drives `runtime/session_resets`.
+Drives `runtime/clocks`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A session and its recovery state, through a real gateway: what is marked, what clears it, what begins anew.
 
-Drives `store/sessions` and `core/session`.
+Drives `store/sessions` and `core/states`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from msgspec import to_builtins
 from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.journal import RecoveryNoted, TurnCancelled, TurnView
-from perdure.core.session import SessionState
-from perdure.core.turn import TurnState
+from perdure.core.states import SessionState, TurnState
 from perdure.operations.inspect import session_resource
 from perdure.platforms.api import Capabilities
 from perdure.store.api import Store

@@ -22,7 +22,7 @@ from perdure.agents.api import Reply, TurnContext
 from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.roles import TOKEN_HOLDER
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.errors import NotConnected
 from perdure.runtime.gateway import StopKind
 from perdure.testing import SettableClock, SimulatedPlatform

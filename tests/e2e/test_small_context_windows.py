@@ -276,4 +276,4 @@ async def test_b87_summary_that_fails_says_that_it_was_the_summary(
         provider.script = lambda asked: Fails(400, message="No.") if is_summary(asked) else chatting(asked)
         platform.write(message(8) * 14)
         told = await the_reply(platform, 8)
-    assert told.startswith(FAILED + texts.compaction.failed(texts.providers.refused("No.")))
+    assert told.startswith(FAILED + texts.agents.compaction_failed(texts.agents.provider_refused("No.")))

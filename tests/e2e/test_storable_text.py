@@ -108,7 +108,7 @@ async def test_b14_question_with_half_an_emoji_is_asked_clean(tmp_path: Path) ->
     async with serving(tmp_path, platform, agent=agent_that(ask)):
         platform.write("hi")
         cleaned = "this \N{REPLACEMENT CHARACTER}"
-        await replies(platform, texts.background.question(None, f"which {SEEN}?", [cleaned, "that"]))
+        await replies(platform, texts.chat_commands.background_question(None, f"which {SEEN}?", [cleaned, "that"]))
 
 
 class Scripted:

@@ -11,8 +11,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.journal import TurnCancelled, TurnView
-from perdure.core.session import SessionState
-from perdure.core.turn import TurnState
+from perdure.core.states import SessionState, TurnState
 from support.recovery_scenario import RecoveryScenario, scenario_crashed_in_step, web_platform
 from support.waiting import eventually
 

@@ -18,8 +18,8 @@ from perdure.agents.offline_model import OfflineModel
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import ModelAnswered, ToolEnded, TurnView
+from perdure.core.states import TurnState
 from perdure.core.tools import Tool, Use
-from perdure.core.turn import TurnState
 from perdure.testing import SimulatedPlatform
 from support.inprocess import serving
 from support.recovery import interruption_reasons, key_of, last_turn, wait_for_replies

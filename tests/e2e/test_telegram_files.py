@@ -50,7 +50,7 @@ def test_b70_files_are_fetched_before_the_turn_and_the_model_knows_where(
         said = told(telegram)
         [kept] = files(process)
         assert kept.read_bytes() == CONTENT
-        assert texts.attachments.attached_line("minutes.txt", "text/plain", len(CONTENT), str(kept)) in said
+        assert texts.files.attached_line("minutes.txt", "text/plain", len(CONTENT), str(kept)) in said
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
         assert states(process) == ["fetched"]
@@ -99,18 +99,18 @@ def test_b70_download_is_tried_again_until_it_is_whole(tmp_path: Path, telegram:
 def test_b70_model_and_chat_are_told_when_a_file_does_not_come(
     tmp_path: Path, telegram: LocalTelegram, case: str
 ) -> None:
-    content, why = b"x" * 1_000_001, texts.attachments.too_large(1_000_000)
+    content, why = b"x" * 1_000_001, texts.files.attachment_too_large(1_000_000)
     if case == "gone":
         telegram.befall("download", Fault(refusal=NOT_FOUND))
-        content, why = b"x", texts.attachments.GONE_FROM_PLATFORM
+        content, why = b"x", texts.files.GONE_FROM_PLATFORM
     elif case == "too large for Telegram":
         content, why = bytes(21 * 1024 * 1024), texts.platforms.FILE_TOO_LARGE
     most = "1" if case == "too large for us" else "100"
     with telegram_gateway(tmp_path / "home", telegram, INBOX__MAX_FILE=most) as process:
         telegram.share("document", "minutes.txt", content)
         said = told(telegram)
-        assert texts.attachments.missing_line("minutes.txt", why) in said
-        assert texts.attachments.not_fetched("minutes.txt", why) in telegram.texts()
+        assert texts.files.missing_attachment_line("minutes.txt", why) in said
+        assert texts.files.attachment_not_fetched("minutes.txt", why) in telegram.texts()
         assert files(process) == []
         assert states(process) == ["failed"]
 
@@ -152,7 +152,7 @@ def test_b108_chat_is_told_when_its_files_have_no_room(tmp_path: Path, telegram:
         telegram.share("document", "first.txt", CONTENT, caption="say: one")
         wait_for_texts(telegram, "one")
         telegram.share("document", "second.txt", CONTENT, caption="say: two")
-        why = texts.attachments.no_room_in_chat(1_000_000)
-        wait_for_texts(telegram, "one", texts.attachments.not_fetched("second.txt", why), "two")
+        why = texts.files.no_room_in_chat(1_000_000)
+        wait_for_texts(telegram, "one", texts.files.attachment_not_fetched("second.txt", why), "two")
         assert [each.name for each in files(process)] == ["first.txt"]
         assert states(process) == ["fetched", "failed"]

@@ -111,7 +111,7 @@ def test_flood_of_one_person_delays_nobody_else(tmp_path: Path, telegram: LocalT
         telegram.write("say: hello")
         wait_for_texts(telegram, "hello")
         wait_until_confirmed(telegram)
-        assert telegram.texts(bob) == [texts.queue.full(100)]
+        assert telegram.texts(bob) == [texts.turns.queue_full(100)]
         assert len(telegram.texts(telegram.person("eve"))) <= 3, "a stranger is told a code, and not each time"
         assert telegram.count("answerCallbackQuery") == 0
         assert len(query_database(process, "SELECT id FROM inbox WHERE state = 'waiting'")) == 100

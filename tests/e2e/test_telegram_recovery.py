@@ -71,7 +71,7 @@ def test_while_a_turn_runs(tmp_path: Path) -> None:
     with telegram_chats(tmp_path, people, NOTIFY__STILL_WORKING="1s", QUEUE__QUIET="200ms") as here:
         for who, mode in (("steers", "steer"), ("interrupts", "interrupt"), ("collects", "collect")):
             here.write(who, f"/queue {mode}")
-            here.wait_for_texts(who, texts.queue.mode_changed(mode))
+            here.wait_for_texts(who, texts.turns.queue_mode_changed(mode))
         here.start_blocking_turns("waits", "steers", "interrupts", "collects", "stops")
         here.write("grows", f"stream: {' '.join(f'word{number}' for number in range(200))}")
         for who in ("waits", "steers", "interrupts", "collects"):

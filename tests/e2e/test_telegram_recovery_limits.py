@@ -1,6 +1,6 @@
 """What may go on by itself, and how much of it at once: each of these promises once over Telegram.
 
-Drives `platforms/telegram` and `runtime/recovery_slots`.
+Drives `platforms/telegram` and `runtime/recovery`.
 
 Five gateways follow one another, each with settings of its own; each person is one case.
 """

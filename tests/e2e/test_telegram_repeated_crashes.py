@@ -53,7 +53,7 @@ def test_work_that_is_cut_off_again_and_again(tmp_path: Path) -> None:
         _only_who_was_alone_pays_and_all_others_pause(chats, control, alone, neighbour)
         words = [text for request in control.requests() for text in request["words"]]
         assert all(text.strip() for text in words), "B48"
-        assert words.count(texts.attachments.message_without_text("photo.jpg")) > 1
+        assert words.count(texts.files.message_without_text("photo.jpg")) > 1
 
 
 def _runs(control: StepControl, **times: int) -> None:
@@ -65,7 +65,7 @@ def _runs(control: StepControl, **times: int) -> None:
 
 def _told(reason: str, step: str, *, finished: bool = False, joined: bool = False) -> str:
     again = f"step(name={step!r}, seconds=0.0) was cut off and is run again."
-    return texts.recovery_note.resumed(reason, [again], finished=finished, joined=joined)
+    return texts.recovery.note_resumed(reason, [again], finished=finished, joined=joined)
 
 
 def _restart(chats: TelegramChats, control: StepControl) -> None:
@@ -117,7 +117,7 @@ def _model_is_told_of_it_once(chats: TelegramChats, control: StepControl) -> Non
     chats.wait_for_texts("killed", "killed is done", "next")
     told, unanswered = (
         _told("restart_interrupted", "killed", finished=True),
-        [texts.recovery_note.UNANSWERED_RESULTS],
+        [texts.recovery.UNANSWERED_RESULTS],
     )
     assert "a gateway interruption" in told
     # Asked for a, for the one that was killed, then for c, for the end, and in the next turn.
@@ -147,7 +147,7 @@ def _final_answers_are_delivered_and_others_asked_for_again(chats: TelegramChats
 def _goal_goes_on_when_its_turn_has_completed(chats: TelegramChats) -> None:
     """B84: and not while it is interrupted."""
     told = [
-        texts.goals.started(2, busy=False),
+        texts.chat_commands.goal_started(2, busy=False),
         texts.recovery.not_resumed("automatic resume is switched off here"),
     ]
     chats.wait_for_texts("plans", *told)
@@ -158,7 +158,7 @@ def _goal_goes_on_when_its_turn_has_completed(chats: TelegramChats) -> None:
         texts.chat_commands.RESUME_ANSWERS["turn"],
         "planned",
         "planned",
-        texts.goals.budget_spent(2),
+        texts.chat_commands.goal_budget_spent(2),
     )
     assert chats.turn_states("plans") == ["done", "done"]
 

@@ -13,7 +13,7 @@ from support.telegram_chats import TelegramChats, telegram_chats
 from support.waiting import wait_for
 
 MANY = 10_000
-SET, SPENT = texts.goals.started(2, busy=False), texts.goals.budget_spent(2)
+SET, SPENT = texts.chat_commands.goal_started(2, busy=False), texts.chat_commands.goal_budget_spent(2)
 FAILED = texts.turns.failed("no credit")
 
 
@@ -57,7 +57,7 @@ def _one_runs_and_the_others_wait(chats: TelegramChats) -> None:
     """B78: two at once, and ten thousand, which are heard in one turn, each once and in order."""
     chats.release_file.unlink()
     chats.write("many", "/queue collect")
-    chats.wait_for_texts("many", texts.queue.mode_changed("collect"))
+    chats.wait_for_texts("many", texts.turns.queue_mode_changed("collect"))
     chats.start_blocking_turns("many", "two")
     chats.write("two", "say: first")
     chats.write("two", "say: second")
@@ -68,7 +68,7 @@ def _one_runs_and_the_others_wait(chats: TelegramChats) -> None:
     assert query_database(chats.process, waiting) == [(2,), (MANY,)]
     assert chats.turn_states("many") + chats.turn_states("two") == ["running", "running"]
     chats.write("many", "say: one too many")
-    chats.wait_for_last_text("many", texts.queue.full(MANY))
+    chats.wait_for_last_text("many", texts.turns.queue_full(MANY))
     chats.release_file.touch()
     chats.wait_for_texts("two", "two is done", "first", "second")
     wait_for("the last of them is answered", lambda: chats.texts("many")[-1].endswith(f"\n{MANY - 1}"), 60)

@@ -1,6 +1,6 @@
 """Which tools a turn may use: by the role of the person whose words began it, as that role is now.
 
-Drives `agents/tool_permission`, `agents/tool_calls`, `store/turn_rights` and `store/authorisation`.
+Drives `agents/tool_calls` and `store/authorisation`.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_b70_uploaded_file_is_part_of_its_message_and_given_back(process: Gatewa
     assert (first.status_code, ann.request("POST", "/messages", json=body).status_code) == (202, 200)
     [reply] = ann.wait_for_replies(1)
     [kept] = list((process.home / "attachments").glob("*/*"))
-    assert texts.attachments.attached_line(file["name"], file["media_type"], len(CONTENT), str(kept)) in reply
+    assert texts.files.attached_line(file["name"], file["media_type"], len(CONTENT), str(kept)) in reply
     said = ann.messages()[0]
     assert said["attachments"] == [file | {"state": "fetched"}]
     event = ann.wait_for_event("the message is told", id=said["id"])
@@ -75,7 +75,7 @@ def test_b70_uploaded_file_is_part_of_its_message_and_given_back(process: Gatewa
     bob = Person(process, "bob")
     bob.request("POST", "/messages", json=body | {"text": "again"})
     assert (
-        texts.attachments.attached_line(file["name"], file["media_type"], len(CONTENT), "")[:-1]
+        texts.files.attached_line(file["name"], file["media_type"], len(CONTENT), "")[:-1]
         in bob.wait_for_replies(1)[0]
     )
     assert len(list((process.home / "attachments").glob("*/*"))) == 2
@@ -99,7 +99,7 @@ def test_what_cannot_be_taken_is_refused_and_leaves_nothing(process: GatewayProc
     assert call(process, "GET", "/..%2Ftoken").status_code == 404
     ann = Person(process)
     unknown = ann.request("POST", "/messages", json={"id": "1", "text": "look", "attachments": ["att_0"]})
-    assert (unknown.status_code, unknown.json()["hint"]) == (400, texts.attachments.UPLOAD_HINT)
+    assert (unknown.status_code, unknown.json()["hint"]) == (400, texts.files.UPLOAD_HINT)
     assert ann.request("POST", "/messages", json={"id": "1", "text": " ", "attachments": []}).status_code == 400
     page = upload(process, "../../page.html", b"<script>alert(1)</script>", "text/html")
     given = call(process, "GET", f"/{page['id']}")
@@ -158,8 +158,8 @@ def test_b108_file_is_refused_when_all_files_together_have_no_room(tmp_path: Pat
         for _ in range(2):
             refused = call(process, "POST", "?name=second.bin", content=CONTENT)
             assert refused.status_code == 507
-            assert texts.attachments.no_room(4_000_000) in refused.json()["error"]
-            assert refused.json()["hint"] == texts.attachments.MAKE_ROOM_HINT
+            assert texts.files.no_room_for_attachments(4_000_000) in refused.json()["error"]
+            assert refused.json()["hint"] == texts.files.MAKE_ROOM_HINT
         assert [each.name for each in (process.home / "attachments").iterdir()] == [kept["id"]]
         assert call(process, "GET", f"/{kept['id']}").content == CONTENT
         assert upload(process, "small.txt")["size"] == len(b"content"), "what has room is taken"

@@ -1,6 +1,6 @@
 """What other sites, other names and other machines may not do with a gateway (B103).
 
-Drives `web/auth/origin` and `web/auth/headers`.
+Drives `web/auth/origin` and `web/responses`.
 """
 
 from __future__ import annotations

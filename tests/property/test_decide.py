@@ -42,11 +42,11 @@ from perdure.core.recovery.decision import (
     RecoveryDecision,
     RecoveryPolicy,
     RecoveryRule,
+    Tail,
     decide,
+    tail_of,
 )
-from perdure.core.recovery.tail import Tail, tail_of
-from perdure.core.session import SessionState
-from perdure.core.turn import TURN_MOVES
+from perdure.core.states import TURN_MOVES, SessionState
 from support.journals import (
     ADA,
     TICK_MS,

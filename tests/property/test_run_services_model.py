@@ -20,7 +20,7 @@ from psycopg import sql
 from perdure.core.address import Address, session_key, split_session_key
 from perdure.core.journal import TurnFinished, TurnInterrupted
 from perdure.core.messages import Inbound, Sender
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.api import Store, open_database
 from perdure.store.outbox import OutboxReply
 from perdure.store.run_services import LivingRun, RunCapabilities, RunService

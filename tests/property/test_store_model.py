@@ -39,7 +39,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Sender
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
-from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, OPEN_STATES, TURN_MOVES, TurnState
+from perdure.core.states import ATTEMPT_MOVES, FINAL_STATES, OPEN_STATES, TURN_MOVES, TurnState
 from perdure.store.outbox import OutboxDelivery, OutboxReply
 from perdure.store.transitions import Turn
 from support.store_gateway import DatabaseLocation, DatabaseSnapshot, StoreGateway, answer_with_calls, chat_address

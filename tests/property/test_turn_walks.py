@@ -1,6 +1,6 @@
 """Random walks over the transition table: legal moves advance, all others are refused, and the fold agrees.
 
-Drives `core/turn` and `core/journal`.
+Drives `core/states` and `core/journal`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.core.journal import (
     TurnRequeued,
     fold,
 )
-from perdure.core.turn import FINAL_STATES, INITIAL_STATE, TURN_MOVES, TurnMove, TurnState, advance
+from perdure.core.states import FINAL_STATES, INITIAL_STATE, TURN_MOVES, TurnMove, TurnState, advance
 from perdure.errors import IllegalMove
 from support.journals import ADA, TICK_MS, began, claimed, interruption, joined, journal_records
 

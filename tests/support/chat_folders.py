@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.core.file_names import chat_folder
-from perdure.tools.chat_folders import ChatFolders, FindFolders
+from perdure.tools.workspace import ChatFolders, FindFolders
 
 WEB_CHAT = "agent:main:web:dm:home"  # where a `Person` writes
 

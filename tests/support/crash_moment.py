@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.core.journal import TurnView, fold
-from perdure.core.turn import FINAL_STATES, TurnState
+from perdure.core.states import FINAL_STATES, TurnState
 from perdure.errors import ConfigurationError, DatabaseRefused
 from perdure.store.api import Store
 from support.shutdown import read_only_store

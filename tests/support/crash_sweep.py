@@ -22,7 +22,7 @@ from perdure.config import load_settings
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.journal import Entry, ToolEnded, TurnView, fold
-from perdure.core.turn import FINAL_STATES
+from perdure.core.states import FINAL_STATES
 from perdure.errors import Unavailable
 from perdure.platforms.api import Capabilities
 from perdure.runtime.gateway import Gateway

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.core.entries import Entry
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.journal import append
 from perdure.testing import SimulatedPlatform
 from support.inprocess import crashing_at_the_end

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from perdure.core.journal import TurnCancelled, TurnView, fold
 from perdure.core.messages import Inbound
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from support.gateway_harness import GatewayHarness
 from support.recovery import key_of
 

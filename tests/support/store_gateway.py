@@ -30,7 +30,7 @@ from perdure.core.journal import (
 )
 from perdure.core.messages import Inbound, Sender, Stored
 from perdure.core.recovery.decision import RecoveryChoice
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.api import Store, open_database
 from perdure.store.claims import Claim
 from perdure.store.database import Database, Row, Tx

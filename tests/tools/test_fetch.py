@@ -18,9 +18,8 @@ import pytest
 from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
-from perdure.tools.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, fetch, fetch_tool
-from perdure.tools.public_addresses import IpAddress
-from perdure.tools.subprocess_job import run_job
+from perdure.tools.blocking_jobs import run_job
+from perdure.tools.fetch import MAX_BODY_BYTES, MAX_REDIRECTS, IpAddress, fetch, fetch_tool
 from support.certificates import certificate_for
 from support.page_server import PageServer, ServedPage, page_server
 

@@ -1,6 +1,6 @@
 """File tools beside a process that exchanges a folder for a link: they never leave the workspace.
 
-Drives `tools/workspace`, `tools/openat2`, `tools/file_tools`, `tools/file_search` and `tools/send_file`.
+Drives `tools/workspace`, `tools/file_tools` and `tools/file_search`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ import pytest
 from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
-from perdure.tools.chat_folders import ChatFolders
 from perdure.tools.file_contents import list_folder, open_file, replace_file
-from perdure.tools.file_tools import file_tools
-from perdure.tools.openat2 import OpenBeneath, open_beneath, open_by_parts
-from perdure.tools.send_file import send_file_tool
-from perdure.tools.workspace import FileLocation, Workspace
+from perdure.tools.file_tools import file_tools, send_file_tool
+from perdure.tools.workspace import ChatFolders, FileLocation, OpenBeneath, Workspace, open_beneath, open_by_parts
 from support import exchange_program
 from support.chat_folders import shared_folders
 

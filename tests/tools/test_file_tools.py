@@ -22,9 +22,8 @@ from perdure.core.effects import Effect
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
 from perdure.tools import file_contents, file_search
-from perdure.tools.file_tools import file_tools
-from perdure.tools.openat2 import OpenBeneath, open_beneath, open_by_parts
-from perdure.tools.send_file import send_file_tool
+from perdure.tools.file_tools import file_tools, send_file_tool
+from perdure.tools.workspace import OpenBeneath, open_beneath, open_by_parts
 from support.chat_folders import shared_folders
 from support.waiting import eventually, wait_for
 
@@ -414,7 +413,7 @@ from contextlib import suppress
 from pathlib import Path
 from perdure.core.tools import Use
 from perdure.errors import ToolFailed
-from perdure.tools.chat_folders import ChatFolders
+from perdure.tools.workspace import ChatFolders
 from perdure.tools.file_tools import file_tools
 async def find(key): return ChatFolders(Path(sys.argv[1]), Path(sys.argv[1]))
 with suppress(PermissionError):  # whoever may become another user may also pass over rights

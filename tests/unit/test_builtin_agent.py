@@ -634,7 +634,7 @@ async def crash_at(point: int, *, dies_after: bool) -> bool:
         marks = (
             interruption(),
             *requeue_and_claim(),
-            RecoveryNoted(texts.recovery_note.resumed("restart_interrupted")),
+            RecoveryNoted(texts.recovery.note_resumed("restart_interrupted")),
         )
         second = Notebook(*first.entries, *marks, diary=first.diary)
         reply, model = await attempt(second)

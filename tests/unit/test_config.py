@@ -148,7 +148,7 @@ def test_settings_are_the_defaults_when_there_is_no_file_and_no_home(tmp_path: P
     assert (settings.delivery.max_age, settings.delivery.unknown) == (86400.0, "resend")
     assert settings.recovery.max_tokens is None
     assert settings.platforms.web == PlatformSettings(enabled=True, allow=["*"], recovery=None, banner=True)
-    assert settings.agent.system_prompt == texts.prompts.SYSTEM_PROMPT
+    assert settings.agent.system_prompt == texts.agents.SYSTEM_PROMPT
     assert not home.exists()
 
 

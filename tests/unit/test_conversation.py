@@ -145,7 +145,7 @@ def test_earlier_turn_stays_in_the_conversation_when_it_ended_badly(end: Entry) 
 
 
 def noted(reason: str) -> RecoveryNoted:
-    return RecoveryNoted(texts.recovery_note.resumed(reason))
+    return RecoveryNoted(texts.recovery.note_resumed(reason))
 
 
 def test_model_reads_one_note_that_names_the_cause() -> None:
@@ -153,7 +153,7 @@ def test_model_reads_one_note_that_names_the_cause() -> None:
     messages = heard(
         began("go"), claimed(), interruption("restart_timeout"), *requeue_and_claim(), noted("restart_timeout")
     )
-    assert messages == [UserMessage("go"), NoteMessage(texts.recovery_note.resumed("restart_timeout"))]
+    assert messages == [UserMessage("go"), NoteMessage(texts.recovery.note_resumed("restart_timeout"))]
 
 
 def test_model_reads_one_note_when_the_turn_was_cut_off_twice() -> None:
@@ -167,7 +167,7 @@ def test_model_reads_one_note_when_the_turn_was_cut_off_twice() -> None:
     )
     messages = heard(*first, interruption("shutdown_timeout"), *requeue_and_claim(3), noted("shutdown_timeout"))
     assert [message for message in messages if isinstance(message, NoteMessage)] == [
-        NoteMessage(texts.recovery_note.resumed("shutdown_timeout"))
+        NoteMessage(texts.recovery.note_resumed("shutdown_timeout"))
     ]
 
 
@@ -314,4 +314,4 @@ def test_summary_of_a_turn_that_was_taken_back_stands_for_what_came_before_it() 
     )
     three = turn_view_of(began("three"), claimed(), first=10)
     talk = build_conversation(visible_turns([one, two]), three)
-    assert [message.text for message in talk.messages] == [texts.compaction.summary_note("in short"), "three"]
+    assert [message.text for message in talk.messages] == [texts.agents.summary_note("in short"), "three"]

@@ -99,7 +99,7 @@ def test_clock_moves_on_with_every_kill_unless_work_would_go_stale(freshness: fl
 # ── what the journal must say ───────────────────────────────────────────────────────────────────────────────
 
 CRASH = TurnInterrupted("crash", "r_1")
-NOTE = RecoveryNoted(texts.recovery_note.resumed("crash"))
+NOTE = RecoveryNoted(texts.recovery.note_resumed("crash"))
 ASKED = ModelAsked(2, "offline")
 
 

@@ -10,7 +10,7 @@ import pytest
 from perdure.core import texts
 from perdure.core.journal import Entry, RecoveryDecided, TurnCancelled, TurnFailed, TurnFinished, TurnUndone
 from perdure.core.recovery.decision import RecoveryChoice, RecoveryRule
-from perdure.core.session import CancelReason, RecoveryState, SessionState
+from perdure.core.states import CancelReason, RecoveryState, SessionState
 from perdure.core.texts.explanation import (
     CANCELLATIONS,
     NEXT_RESUMES,

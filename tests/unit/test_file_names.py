@@ -28,8 +28,7 @@ from perdure.core.file_names import (
 )
 from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
-from perdure.tools.chat_folders import ChatFolders
-from perdure.tools.workspace import Workspace
+from perdure.tools.workspace import ChatFolders, Workspace
 
 NAMES = [
     ("report.pdf", "report.pdf"),

@@ -42,7 +42,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment, Sender
-from perdure.core.turn import TurnMove, TurnState
+from perdure.core.states import TurnMove, TurnState
 from perdure.errors import IllegalMove, NewerEntry
 from support.journals import (
     ADA,

@@ -12,7 +12,7 @@ from perdure.agents.offline_model import MAX_FLOOD_CHARS, OfflineModel, ScriptAc
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, NoteMessage, ToolMessage, UserMessage
 from perdure.core.journal import ModelAnswered
-from perdure.core.recovery.tail import is_final_response
+from perdure.core.recovery.decision import is_final_response
 from perdure.errors import ModelError
 
 pytestmark = pytest.mark.anyio
@@ -91,11 +91,11 @@ def test_message_is_a_script_when_every_line_is_an_action(text: str, actions: li
 
 @pytest.mark.parametrize("text", ["hello", "step", "what can you do?\nstep a"])
 async def test_anything_else_gets_a_friendly_answer_that_says_who_speaks(text: str) -> None:
-    assert await said(text) == texts.offline_model.GREETING
+    assert await said(text) == texts.agents.OFFLINE_GREETING
 
 
 async def test_every_suggestion_of_the_greeting_is_an_action() -> None:
-    lines = [line for line in texts.offline_model.GREETING.splitlines() if line.startswith("    ")]
+    lines = [line for line in texts.agents.OFFLINE_GREETING.splitlines() if line.startswith("    ")]
     assert lines
     assert parse_script("\n".join(lines)) is not None
 
@@ -123,7 +123,7 @@ async def test_parallel_calls_a_pure_step_for_every_name() -> None:
 
 @pytest.mark.parametrize("script", ["parallel:", "parallel: , ,"])
 async def test_parallel_without_names_says_what_it_wants(script: str) -> None:
-    assert await said(script) == texts.offline_model.PARALLEL_USAGE
+    assert await said(script) == texts.agents.OFFLINE_PARALLEL_USAGE
 
 
 @pytest.mark.parametrize("verb", ["say", "stream"])
@@ -146,7 +146,7 @@ async def test_flood_has_a_limit(size: str) -> None:
 async def test_flood_says_what_it_wants_when_its_size_is_no_number(size: str) -> None:
     with pytest.raises(ModelError) as caught:
         await answer(UserMessage(f"flood: {size}"))
-    assert caught.value.message == texts.offline_model.flood_usage(size)
+    assert caught.value.message == texts.agents.offline_flood_usage(size)
 
 
 async def test_fail_is_an_error_of_the_provider_with_its_words() -> None:
@@ -227,7 +227,7 @@ async def test_calls_have_ids_of_their_own_in_the_whole_turn() -> None:
 
 async def test_script_goes_on_where_the_conversation_ends() -> None:
     """B46: what is done is read from the conversation, so a crash changes nothing."""
-    messages = [*await taken(SCRIPT, 1), NoteMessage(texts.recovery_note.resumed("restart_timeout"))]
+    messages = [*await taken(SCRIPT, 1), NoteMessage(texts.recovery.note_resumed("restart_timeout"))]
     (call,) = (await answer(*messages, step=2)).calls
     assert call.arguments["name"] == "b"
 
@@ -238,7 +238,7 @@ async def test_script_that_says_nothing_ends_with_its_results() -> None:
 
 async def test_script_ends_with_a_word_when_it_has_no_results() -> None:
     messages: list[Message] = [UserMessage("step a"), AssistantMessage("")]
-    assert (await answer(*messages, step=2)).text == texts.offline_model.DONE
+    assert (await answer(*messages, step=2)).text == texts.agents.OFFLINE_DONE
 
 
 async def test_newest_message_is_the_script_when_there_were_others() -> None:

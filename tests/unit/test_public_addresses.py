@@ -1,6 +1,6 @@
 """Which addresses are public. Everything else is inside of some network, or might be.
 
-Drives `tools/public_addresses`.
+Drives `tools/fetch`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from perdure.tools.public_addresses import is_public
+from perdure.tools.fetch import is_public
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "192.169.0.1", "100.128.0.1", "2606:4700::1111"]
 NOT_PUBLIC = [

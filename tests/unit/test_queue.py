@@ -19,7 +19,7 @@ from perdure.core.queue import (
     messages_of_next_turn,
     needs_quiet,
 )
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 
 
 def waiting(*words: str) -> list[WaitingMessage]:
@@ -101,14 +101,16 @@ def test_nothing_is_too_old_when_there_is_no_limit() -> None:
 
 @pytest.mark.parametrize("mode", QUEUE_MODE_NAMES)
 def test_mode_is_told_with_what_it_means_and_how_to_switch_it(mode: QueueMode) -> None:
-    told = texts.queue.status(mode, 2)
-    assert texts.queue.MODES[mode] in told
+    told = texts.turns.queue_status(mode, 2)
+    assert texts.turns.QUEUE_MODES[mode] in told
     assert "2 messages wait." in told
     assert all(f"/queue {other}" in told for other in QUEUE_MODE_NAMES if other != mode)
-    assert "Nothing waits." in texts.queue.status(mode, 0)
-    assert "1 message waits." in texts.queue.status(mode, 1)
+    assert "Nothing waits." in texts.turns.queue_status(mode, 0)
+    assert "1 message waits." in texts.turns.queue_status(mode, 1)
 
 
 def test_words_that_need_not_wait_are_not_confirmed() -> None:
-    assert texts.queue.queued(busy=False, before=0) == texts.queue.steered(busy=False) == ""
-    assert texts.queue.queued(busy=True, before=2) == "That waits for a turn of its own, behind 2 messages."
+    assert texts.turns.message_queued(busy=False, before=0) == texts.turns.message_steered(busy=False) == ""
+    assert (
+        texts.turns.message_queued(busy=True, before=2) == "That waits for a turn of its own, behind 2 messages."
+    )

@@ -26,10 +26,10 @@ from perdure.core.recovery.decision import (
     RecoveryDecision,
     RecoveryPolicy,
     RecoveryRule,
+    Tail,
     decide,
 )
-from perdure.core.recovery.tail import Tail
-from perdure.core.session import SessionState
+from perdure.core.states import SessionState
 from support.journals import (
     answer_with_calls,
     answer_with_text,

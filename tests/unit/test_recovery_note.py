@@ -26,7 +26,7 @@ from perdure.core.journal import (
 )
 from perdure.core.recovery.decision import InterruptionReason
 from perdure.core.recovery.note import LATE_REPLY_MS, note_for_model
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from support.journals import (
     ADA,
     answer_with_calls,
@@ -115,15 +115,15 @@ def test_b47_tool_result_note_is_used_when_nothing_was_interrupted() -> None:
     before = turn_view_of(
         began(), claimed(), answer_with_calls("c1"), started("c1"), ended("c1"), TurnFailed("no credit")
     )
-    assert note_of(turn_view_of(began(), claimed()), [before]) == texts.recovery_note.UNANSWERED_RESULTS
+    assert note_of(turn_view_of(began(), claimed()), [before]) == texts.recovery.UNANSWERED_RESULTS
 
 
 @pytest.mark.parametrize(
     ("age", "note"),
     [
-        pytest.param(HOUR, texts.recovery_note.UNANSWERED_RESULTS, id="as old as a turn that goes on by itself"),
+        pytest.param(HOUR, texts.recovery.UNANSWERED_RESULTS, id="as old as a turn that goes on by itself"),
         pytest.param(HOUR + 1, None, id="older"),
-        pytest.param(-HOUR, texts.recovery_note.UNANSWERED_RESULTS, id="in the future, when the clock was wrong"),
+        pytest.param(-HOUR, texts.recovery.UNANSWERED_RESULTS, id="in the future, when the clock was wrong"),
     ],
 )
 def test_b43_b47_tool_result_note_is_given_while_the_result_is_fresh(age: int, note: str | None) -> None:
@@ -167,24 +167,24 @@ def test_b46_b47_note_speaks_of_finished_steps_only_when_there_are_some(
     cut = (began(), claimed(), *facts, interruption(), *requeue_and_claim())
     after = note_of(turn_view_of(began(), claimed()), [turn_view_of(*cut, TurnFailed("no credit"))])
     note = (after if failed else note_of(turn_view_of(*cut), [])) or ""
-    assert (texts.recovery_note.FINISHED_STEPS in note) is finished
-    assert (texts.recovery_note.FIRST_LINE in note) is (finished and not failed)
-    assert (texts.recovery_note.CARRY_ON in note) is not failed
+    assert (texts.recovery.NOTE_FINISHED_STEPS in note) is finished
+    assert (texts.recovery.NOTE_FIRST_LINE in note) is (finished and not failed)
+    assert (texts.recovery.NOTE_CARRY_ON in note) is not failed
 
 
 @pytest.mark.parametrize(
     ("effect", "outcome", "said"),
     [
-        (Effect.PURE, None, texts.recovery_note.call_run_again),
-        (Effect.KEYED, None, texts.recovery_note.call_run_again),
-        (Effect.ATTACHED, None, texts.recovery_note.call_still_running),
-        (Effect.ONCE, None, texts.recovery_note.call_in_doubt),
-        (Effect.PURE, "cancelled", texts.recovery_note.call_not_run_again),
-        (Effect.ATTACHED, "cancelled", texts.recovery_note.call_in_doubt),
-        (Effect.ONCE, "cancelled", texts.recovery_note.call_in_doubt),
-        (Effect.PURE, "unknown", texts.recovery_note.call_in_doubt),
-        (Effect.ATTACHED, "unknown", texts.recovery_note.call_in_doubt),
-        (Effect.ONCE, "unknown", texts.recovery_note.call_in_doubt),
+        (Effect.PURE, None, texts.recovery.call_run_again),
+        (Effect.KEYED, None, texts.recovery.call_run_again),
+        (Effect.ATTACHED, None, texts.recovery.call_still_running),
+        (Effect.ONCE, None, texts.recovery.call_in_doubt),
+        (Effect.PURE, "cancelled", texts.recovery.call_not_run_again),
+        (Effect.ATTACHED, "cancelled", texts.recovery.call_in_doubt),
+        (Effect.ONCE, "cancelled", texts.recovery.call_in_doubt),
+        (Effect.PURE, "unknown", texts.recovery.call_in_doubt),
+        (Effect.ATTACHED, "unknown", texts.recovery.call_in_doubt),
+        (Effect.ONCE, "unknown", texts.recovery.call_in_doubt),
     ],
 )
 def test_b47_note_offers_no_repetition_of_what_may_have_run(
@@ -215,8 +215,8 @@ def replied(age: int, *behind: Entry) -> TurnView:
 
 @pytest.mark.parametrize(("age", "late"), [(0, False), (-HOUR, False), (LATE_REPLY_MS, False), (2 * HOUR, True)])
 def test_b67_reply_is_told_as_late_when_its_question_is_old(age: int, late: bool) -> None:
-    assert note_of(replied(age), []) == (texts.recovery_note.late_answer(age) if late else None)
-    assert not late or "2 h after the question" in texts.recovery_note.late_answer(age)
+    assert note_of(replied(age), []) == (texts.recovery.late_answer(age) if late else None)
+    assert not late or "2 h after the question" in texts.recovery.late_answer(age)
 
 
 def test_b67_late_reply_is_told_once() -> None:
@@ -227,7 +227,7 @@ def test_b67_late_reply_is_told_once() -> None:
 def test_b47_b67_recovery_note_says_that_the_reply_is_late_until_a_model_has_heard_it() -> None:
     unheard = note_of(replied(2 * HOUR, RecoveryNoted("[note]"), interruption(), *requeue_and_claim(3)), []) or ""
     assert "a gateway interruption" in unheard
-    assert texts.recovery_note.late_answer_sentence(2 * HOUR) in unheard
+    assert texts.recovery.late_answer_sentence(2 * HOUR) in unheard
     heard = (
         note_of(
             replied(2 * HOUR, answer_with_calls("c1"), started("c1"), interruption(), *requeue_and_claim(3)), []
@@ -235,7 +235,7 @@ def test_b47_b67_recovery_note_says_that_the_reply_is_late_until_a_model_has_hea
         or ""
     )
     assert "a gateway interruption" in heard
-    assert texts.recovery_note.late_answer_sentence(2 * HOUR) not in heard
+    assert texts.recovery.late_answer_sentence(2 * HOUR) not in heard
 
 
 # ── nothing to tell ─────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """What a turn ends with, and which response of a model is final.
 
-Drives `core/recovery/tail`.
+Drives `core/recovery/decision`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.core.journal import (
     TurnBegan,
     TurnRequeued,
 )
-from perdure.core.recovery.tail import Tail, is_final_response, tail_of
+from perdure.core.recovery.decision import Tail, is_final_response, tail_of
 from support.journals import (
     ADA,
     answer_with_calls,

@@ -1,13 +1,13 @@
 """The recovery state of a session: derived from its marks, never stored.
 
-Drives `core/session`.
+Drives `core/states`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from perdure.core.session import (
+from perdure.core.states import (
     UNMARKING_REASONS,
     CancelReason,
     Mark,

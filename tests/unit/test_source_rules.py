@@ -85,7 +85,7 @@ def owner(node: ast.expr) -> str:
 
 def test_claiming_is_the_only_door_into_running() -> None:
     assert where(calls("TurnClaimed")) == {"store/claims.py"}
-    assert where(names_member("TurnMove", "CLAIMED")) == {"core/entries.py", "core/turn.py", "store/claims.py"}
+    assert where(names_member("TurnMove", "CLAIMED")) == {"core/entries.py", "core/states.py", "store/claims.py"}
     assert where(says(r"UPDATE turns SET state = 'running'")) == set()
     # An import brings back turns that had ended or were cut off, and vets them before.
     assert where(says(r"INSERT INTO turns")) <= {"store/claims.py", "store/transfer.py"}
@@ -99,8 +99,8 @@ def test_a_turn_is_moved_by_its_own_rooms_only() -> None:
 @pytest.mark.parametrize(
     ("verbs", "rooms"),
     [
-        pytest.param(("send", "edit"), {"delivery_send", "turn_display", "inactivity_watch"}, id="messages"),
-        pytest.param(("find_sent",), {"delivery_send"}, id="looking back"),
+        pytest.param(("send", "edit"), {"delivery", "turn_display", "inactivity_watch"}, id="messages"),
+        pytest.param(("find_sent",), {"delivery"}, id="looking back"),
         pytest.param(("glimpse",), {"turn_display"}, id="what is of the moment"),
         pytest.param(("notice",), {"drain", "inactivity_watch"}, id="what nobody owes"),
     ],

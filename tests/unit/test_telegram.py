@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perdure.core.address import Address
 from perdure.core.delivery import split_reply
 from perdure.core.messages import Attachment, Button, Inbound, Pick, is_id_of_question, question_id
-from perdure.platforms.telegram.limits import MAX_CALLBACK_BYTES
+from perdure.platforms.telegram.bot_api import MAX_CALLBACK_BYTES
 from perdure.platforms.telegram.markup import render, utf16_units
 from perdure.platforms.telegram.message_writer import decode_command, keyboard
 from perdure.platforms.telegram.updates import NotUnderstood, Update, UpdateReader, User

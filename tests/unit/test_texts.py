@@ -23,18 +23,18 @@ CAUSES = {
 @pytest.mark.parametrize("reason", InterruptionReason)
 def test_recovery_note_names_the_cause_in_words(reason: InterruptionReason) -> None:
     """B47: a gateway restart, a gateway shutdown, a gateway interruption."""
-    note = texts.recovery_note.resumed(reason)
+    note = texts.recovery.note_resumed(reason)
     assert [cause for cause in set(CAUSES.values()) if cause in note] == [CAUSES[reason]]
     assert reason not in note
 
 
 def test_recovery_note_names_an_interruption_when_the_reason_is_unknown() -> None:
-    assert "a gateway interruption" in texts.recovery_note.resumed("act_of_god")
+    assert "a gateway interruption" in texts.recovery.note_resumed("act_of_god")
 
 
 def test_recovery_note_asks_to_go_on_and_is_no_users_text() -> None:
     """B46: finished steps are not repeated; B47: the note is ours."""
-    note = texts.recovery_note.resumed(InterruptionReason.RESTART_TIMEOUT, finished=True)
+    note = texts.recovery.note_resumed(InterruptionReason.RESTART_TIMEOUT, finished=True)
     assert note.startswith("[Gateway note:")
     assert "do not repeat them" in note
 
@@ -54,7 +54,7 @@ def test_duplicate_keeps_the_reply_and_says_what_it_may_be() -> None:
 @pytest.mark.parametrize(("count", "words"), [(1, "1 message was"), (3, "3 messages were")])
 def test_old_messages_are_counted_in_words(count: int, words: str) -> None:
     """B72: reported once."""
-    assert texts.queue.expired(count).startswith(words)
+    assert texts.turns.messages_expired(count).startswith(words)
 
 
 def test_tools_are_listed_when_there_is_none_of_that_name() -> None:
@@ -68,11 +68,11 @@ def test_failure_of_a_tool_names_its_error() -> None:
 
 def test_limits_are_told_with_their_numbers() -> None:
     assert "90 steps" in texts.turns.too_many_steps(90)
-    assert texts.queue.full(100).startswith("100 messages")
+    assert texts.turns.queue_full(100).startswith("100 messages")
 
 
 def test_offline_greeting_says_that_it_is_offline() -> None:
-    assert "offline model" in texts.offline_model.GREETING
+    assert "offline model" in texts.agents.OFFLINE_GREETING
 
 
 def test_no_sentence_is_blank() -> None:

@@ -1,6 +1,6 @@
 """Reading an export: the whole file is refused, one record is refused, or a warning is enough.
 
-Drives `core/transfer/reader` and `core/transfer/validation`.
+Drives `core/transfer/export_format` and `core/transfer/validation`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from perdure.core.transfer.export_format import MAX_TIME_MS, format_time, parse_time
-from perdure.core.transfer.reader import read_document
+from perdure.core.transfer.export_format import MAX_TIME_MS, format_time, parse_time, read_document
 from perdure.core.transfer.validation import read_session_record
 from perdure.errors import BadImport, RecordRefused
 

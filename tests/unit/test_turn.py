@@ -1,13 +1,13 @@
 """The transition table of a turn: what leads where, and how a wrong move is told.
 
-Drives `core/turn`.
+Drives `core/states`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from perdure.core.turn import (
+from perdure.core.states import (
     FINAL_STATES,
     INITIAL_STATE,
     OPEN_STATES,

@@ -11,14 +11,13 @@ from msgspec import Struct
 from perdure.agents.api import Model, ModelRequest, PreviewCallback, Reply, TurnContext
 from perdure.agents.compaction import Compactor, fills_window
 from perdure.agents.providers.retries import ask_with_retries
-from perdure.agents.tool_calls import ToolCallRunner
-from perdure.agents.tool_permission import offered_tools
+from perdure.agents.tool_calls import ToolCallRunner, offered_tools
 from perdure.containment import raise_uncontained
 from perdure.core import texts
 from perdure.core.compaction import measure_instructions
 from perdure.core.conversation import Conversation, build_conversation
 from perdure.core.journal import CallProgress, ModelAnswered, ModelAsked, TurnView
-from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.core.recovery.decision import is_final_response, is_length_limited
 from perdure.core.tools import FixedTools, Tool, Toolbox
 from perdure.errors import ContextTooLong, ModelError
 

@@ -20,14 +20,14 @@ from perdure.core.compaction import (
 from perdure.core.context_window import FULL_WINDOW_FRACTION
 from perdure.core.conversation import Conversation, UserMessage
 from perdure.core.journal import ConversationCompacted, ModelAnswered, ModelAsked
-from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.core.recovery.decision import is_final_response, is_length_limited
 from perdure.errors import ContextTooLong, ModelError
 
 MAX_SUMMARY_REQUESTS = 5  # for one summary, if the request itself is too long; each sends half of the one before
 MAX_TRUNCATED_ANSWERS = 3  # of one turn; then the conversation is not shortened for its answer any more
 MIN_SUMMARY_TOKENS = 64  # of a summary, and of the text that it summarises
-SUMMARY_PROMPT_TOKENS = measure_instructions(texts.compaction.SYSTEM_PROMPT, ()).tokens + estimate_tokens(
-    [UserMessage(texts.compaction.request(""))]
+SUMMARY_PROMPT_TOKENS = measure_instructions(texts.agents.COMPACTION_SYSTEM_PROMPT, ()).tokens + estimate_tokens(
+    [UserMessage(texts.agents.compaction_request(""))]
 )
 
 
@@ -92,11 +92,9 @@ class Compactor:
     def _too_long_reason(self, fits: int) -> str:
         window, preamble = self._model.window, self._preamble
         if preamble.tokens >= fits:
-            return texts.compaction.instructions_too_long(
-                window, preamble.prompt, preamble.tools, preamble.tool_count
-            )
+            return texts.agents.instructions_too_long(window, preamble.prompt, preamble.tools, preamble.tool_count)
         now = [message for group in self._conversation.current for message in group.messages]
-        return texts.compaction.message_too_long(window, estimate_tokens(now), preamble.tokens)
+        return texts.agents.message_too_long(window, estimate_tokens(now), preamble.tokens)
 
     async def _compact(self, room: int) -> bool:
         """Let the model summarise as much as it can read at once. False: there is nothing to summarise."""
@@ -111,19 +109,19 @@ class Compactor:
                 readable = max(min(readable, refused.fits or readable) // 2, MIN_SUMMARY_TOKENS)
                 continue
             except ModelError as error:
-                raise ModelError(texts.compaction.failed(error.message)) from error
+                raise ModelError(texts.agents.compaction_failed(error.message)) from error
             text = clip_to_tokens(summary.text, max(int(room * RETAINED_FRACTION), MIN_SUMMARY_TOKENS))
             await self._context.append(ConversationCompacted(cut.through, text, summary.usage))
             return True
-        raise ModelError(texts.compaction.failed(texts.compaction.TRANSCRIPT_REFUSED))
+        raise ModelError(texts.agents.compaction_failed(texts.agents.COMPACTION_TRANSCRIPT_REFUSED))
 
     async def _ask_for_summary(self, cut: CompactionCut) -> ModelAnswered:
         await self._context.append(ModelAsked(self._step, self._model.name))
-        messages = [UserMessage(texts.compaction.request(cut.transcript))]
+        messages = [UserMessage(texts.agents.compaction_request(cut.transcript))]
         request = ModelRequest(
-            messages, self._step, system_prompt=texts.compaction.SYSTEM_PROMPT, purpose="summary"
+            messages, self._step, system_prompt=texts.agents.COMPACTION_SYSTEM_PROMPT, purpose="summary"
         )
         summary = await self._ask_model(request)
         if not summary.text.strip() or not (is_final_response(summary) or is_length_limited(summary)):
-            raise ModelError(texts.compaction.EMPTY_SUMMARY)
+            raise ModelError(texts.agents.EMPTY_SUMMARY)
         return summary

@@ -66,7 +66,7 @@ def plan_for(messages: Sequence[UserMessage]) -> ScriptPlan:
     for message in messages:
         for action in parse_script(message.text) or [
             ScriptAction(
-                "greet", texts.offline_model.attachments_received([file.description for file in message.files])
+                "greet", texts.agents.offline_attachments_received([file.description for file in message.files])
             )
         ]:
             if action.verb not in STEP_VERBS:
@@ -87,7 +87,7 @@ class OfflineModel:
 
     async def respond(self, request: ModelRequest, show_preview: PreviewCallback | None = None) -> ModelAnswered:
         if request.purpose == "summary":
-            return _final(request.step, texts.offline_model.SUMMARY)
+            return _final(request.step, texts.agents.OFFLINE_SUMMARY)
         since = _unanswered_messages(request)
         plan = plan_for([message for message in since if isinstance(message, UserMessage)])
         if not plan.steps + plan.final_actions:
@@ -174,7 +174,7 @@ def _process_arguments(request: ModelRequest, action: ScriptAction) -> dict[str,
 def _final_text(action: ScriptAction) -> str:
     match action.verb:
         case "greet":
-            return action.argument or texts.offline_model.GREETING
+            return action.argument or texts.agents.OFFLINE_GREETING
         case "say" | "stream":
             return action.argument
         case "flood":
@@ -191,13 +191,13 @@ def _calls(step: int, tool: str, names: Sequence[str], seconds: float) -> ModelA
     return (
         ModelAnswered(step, "", calls, "tool_calls", TokenUsage(1, 1))
         if calls
-        else _final(step, texts.offline_model.PARALLEL_USAGE)
+        else _final(step, texts.agents.OFFLINE_PARALLEL_USAGE)
     )
 
 
 def _flood_size(text: str) -> int:
     if not text.isdecimal():
-        raise ModelError(texts.offline_model.flood_usage(text))
+        raise ModelError(texts.agents.offline_flood_usage(text))
     return min(int(text[:20]), MAX_FLOOD_CHARS)  # Python refuses numbers of thousands of digits
 
 
@@ -209,5 +209,5 @@ def _joined_results(since: Sequence[Message]) -> str:
     """The results of the steps, as the answer of a script without one."""
     return (
         "\n".join(message.text for message in since if isinstance(message, ToolMessage))
-        or texts.offline_model.DONE
+        or texts.agents.OFFLINE_DONE
     )

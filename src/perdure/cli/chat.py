@@ -13,8 +13,7 @@ from typing import Any, TextIO
 
 import typer
 
-from perdure.cli.chat_client import ChatClient
-from perdure.cli.gateway_client import base_url
+from perdure.cli.gateway_client import ChatClient, base_url
 from perdure.cli.output import ChatOption
 from perdure.config import Settings, load_settings
 from perdure.core import texts
@@ -128,7 +127,7 @@ class _TerminalChat:
             case "message" if data["author"] == "agent":
                 self._print_line(data["text"])
                 for file in data.get("attachments", []):
-                    self._print_status(texts.attachments.download_hint(file["name"], file["size"], file["id"]))
+                    self._print_status(texts.files.download_hint(file["name"], file["size"], file["id"]))
                 if self._last_moves.get(data["turn"]) in FINAL_MOVES:
                     self._final_positions[data["turn"]] = data["position"]
             case "turn":
@@ -194,6 +193,4 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def chat(name: ChatOption = "terminal") -> None:
     """Talk to the running gateway, in the terminal."""
-    from perdure.cli.chat import run_chat  # loads the HTTP client
-
     raise typer.Exit(asyncio.run(run_chat(load_settings(), name)))

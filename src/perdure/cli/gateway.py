@@ -32,8 +32,7 @@ app = typer.Typer(rich_markup_mode=None)
 def run() -> None:
     """Run the gateway in the foreground."""
     from perdure.runtime.gateway import Gateway
-    from perdure.tools.descriptor_limit import raise_limit
-    from perdure.tools.process_privacy import hide_memory
+    from perdure.tools.descriptor_limit import hide_memory, raise_limit
     from perdure.web.server import serve  # loads the web server
 
     hide_memory()
@@ -56,7 +55,7 @@ def _print_ready_line(url: str) -> None:
 @app.command()
 def up() -> None:
     """Run the gateway and start it again whenever it dies."""
-    from perdure.tools.process_privacy import hide_memory
+    from perdure.tools.descriptor_limit import hide_memory
 
     hide_memory()
     sys.exit(supervise([sys.executable, "-m", "perdure", "run"]))

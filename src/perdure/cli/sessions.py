@@ -1,9 +1,10 @@
-"""`perdure sessions`, `why`, `trace`, `resume`, `drop`, `suspend` and `erase`: show and change sessions."""
+"""`perdure sessions`, `why`, `trace`, `resume`, `drop`, `suspend`, `erase`, `export` and `import`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from perdure.cli.output import (
     JsonOption,
     MessageArgument,
     OptionalSessionArgument,
+    OutputOption,
     SessionArgument,
     print_json,
     print_lines,
@@ -26,6 +28,7 @@ from perdure.core import texts
 
 if TYPE_CHECKING:
     from perdure.store.erasure import ErasedSession
+
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -112,7 +115,7 @@ def erase(
     json: JsonOption = False,
 ) -> None:
     """Remove a session for good, with all that belongs to it."""
-    from perdure.operations.erasure import erased_line, erasure_preview
+    from perdure.operations.personal_data import erased_line, erasure_preview
     from perdure.runtime.erasure import erase_without_gateway
 
     settings = load_settings()
@@ -146,3 +149,38 @@ def _erase_remotely(settings: Settings, session: str) -> list[ErasedSession]:
     except GatewayNotRunning:
         return []
     return msgspec.convert(found["erased"], list[ErasedSession])
+
+
+@app.command("export")
+def export_sessions(
+    output: OutputOption = None,
+    person: Annotated[
+        str | None,
+        typer.Option(metavar="PLATFORM:ID", help="Only what is of this person, such as telegram:1234."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="Only this session, by id or key.")
+    ] = None,
+) -> None:
+    """Write sessions as JSON, also while the gateway runs: every one, one, or those of one person."""
+    from perdure.operations.transfer import export_to
+
+    if person is not None and session is not None:
+        raise typer.BadParameter(texts.cli.PERSON_OR_SESSION)
+    count = asyncio.run(export_to(load_settings(), output, person=person, session=session))
+    print_lines(texts.cli.sessions_exported(count), err=True)
+
+
+@app.command("import")
+def import_sessions(
+    file: Annotated[Path, typer.Argument(help="A file that `perdure export` wrote.")], json: JsonOption = False
+) -> None:
+    """Bring in the sessions of an export."""
+    from perdure.operations.transfer import import_from
+
+    report = asyncio.run(import_from(load_settings(), file))
+    if json:
+        print_json(report)
+    else:
+        print_lines(*report.to_lines())
+    raise typer.Exit(1 if report.problems else 0)

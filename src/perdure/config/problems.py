@@ -8,9 +8,8 @@ from functools import cache
 
 from msgspec import inspect
 
-from perdure.config.catalogue import SECTION_GROUPS, SECTIONS, SETTINGS_BY_KEY, Setting
-from perdure.config.values import to_environment, to_toml
-from perdure.core.nearest_name import nearest_name
+from perdure.config.catalogue import SECTION_GROUPS, SECTIONS, SETTINGS_BY_KEY, Setting, to_environment, to_toml
+from perdure.core.commands import nearest_name
 from perdure.errors import ConfigurationError
 
 PLATFORMS_SECTION = "platforms"

@@ -8,8 +8,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from perdure.core.nearest_name import nearest_name
 from perdure.core.states import GoalState
+
+
+def nearest_name(name: str, known: Iterable[str], likeness: float) -> str | None:
+    """The known name nearest to this one; None if none is as like it as `likeness`, from 0 to 1 (the same)."""
+    import difflib  # only a mistake needs it, and a start should not pay for that
+
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=likeness)
+    return close[0] if close else None
+
 
 # "/stop", "/stop all", "/stop@our_bot": a slash, a name, maybe the bot it is meant for, maybe arguments.
 _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z_]*)(?:@\S+)?(?:\s+(.*))?", re.DOTALL)

@@ -25,7 +25,7 @@ from perdure.core.journal import (
     fold,
 )
 from perdure.core.messages import Attachment
-from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.core.recovery.decision import is_final_response, is_length_limited
 
 
 class AttachedFile(Struct, frozen=True):
@@ -126,7 +126,7 @@ def build_conversation(
     """
     compacted = _newest_summary([*history, current])
     through = compacted.through if compacted else 0
-    summary = (NoteMessage(texts.compaction.summary_note(compacted.text)),) if compacted else ()
+    summary = (NoteMessage(texts.agents.summary_note(compacted.text)),) if compacted else ()
     earlier = tuple(each for view in history for each in _turn_segments(view, find_file) if each.seq > through)
     noted = max(
         (record.seq for record in current.records if isinstance(record.entry, RecoveryNoted)), default=None
@@ -192,18 +192,18 @@ def _cause_message(cause: Cause, find_file: FindFile) -> UserMessage | NoteMessa
 
 
 def _user_message(text: str, files: Sequence[Attachment], find_file: FindFile) -> UserMessage:
-    words = text if text.strip() else texts.attachments.message_without_text(*(file.name for file in files))
+    words = text if text.strip() else texts.files.message_without_text(*(file.name for file in files))
     return UserMessage(words, tuple(_attached_file(file, find_file(file)) for file in files))
 
 
 def _attached_file(file: Attachment, path: str | None) -> AttachedFile:
     name = display_file_name(file.name)
     if file.problem is not None:
-        line = texts.attachments.missing_line(name, file.problem)
+        line = texts.files.missing_attachment_line(name, file.problem)
     elif path is None:
-        line = texts.attachments.deleted_line(name, file.media_type, file.size)
+        line = texts.files.deleted_attachment_line(name, file.media_type, file.size)
     else:
-        line = texts.attachments.attached_line(name, file.media_type, file.size, path)
+        line = texts.files.attached_line(name, file.media_type, file.size, path)
     return AttachedFile(name, file.media_type, line, path)
 
 

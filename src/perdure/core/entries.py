@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from perdure.core.effects import Effect
 from perdure.core.messages import Attachment, Sender, SentFile
+from perdure.core.states import TurnMove
 from perdure.core.storable_text import encode_storable
-from perdure.core.turn import TurnMove
 from perdure.errors import NewerEntry
 
 

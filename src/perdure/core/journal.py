@@ -45,7 +45,7 @@ from perdure.core.entries import (
     is_approval,
 )
 from perdure.core.messages import Sender
-from perdure.core.turn import INITIAL_STATE, TurnState, advance
+from perdure.core.states import INITIAL_STATE, TurnState, advance
 
 __all__ = [
     "APPROVED",

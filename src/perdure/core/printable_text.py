@@ -1,13 +1,9 @@
-"""Makes text that others chose harmless where it is shown: on terminals, on pages, in log lines, in names.
-
-A control character moves the cursor, changes colours or hides what was printed before; a direction mark lets a
-name be read backwards; a line break pretends to be a line of ours. Control characters are replaced visibly.
-Invisible format characters are removed, except for those that join letters and emoji; visible ones stay.
-"""
+"""Makes text harmless where it is shown or logged: no control characters of others, and no secrets."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -45,3 +41,15 @@ def escape_json(encoded: str) -> str:
 def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+MIN_SECRET_CHARACTERS = 8  # shorter values are not removed: they may be ordinary words
+REDACTED = "***"
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """The text without these secrets and without any of their words."""
+    words = {word for secret in secrets for word in secret.split() if len(word) >= MIN_SECRET_CHARACTERS}
+    for word in sorted(words, key=len, reverse=True):  # one may be a part of another
+        text = text.replace(word, REDACTED)
+    return text

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 
 QueueMode = Literal["queue", "steer", "interrupt", "collect"]
 QUEUE_MODE_NAMES: tuple[QueueMode, ...] = get_args(QueueMode)

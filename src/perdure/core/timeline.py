@@ -110,7 +110,7 @@ class TurnTimeline(Struct):
             case ModelAsked():
                 self._begin_span(Span("model", entry.model, f"step {entry.step}", self._attempt_number, at))
             case ModelFailed():
-                problem = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
+                problem = texts.agents.failed_request(entry.number, entry.status, entry.said, entry.wait)
                 self._end_span(f"step {entry.step}", at, "error", problem)
             case ModelAnswered():
                 self._requested_calls |= {call.id: call for call in entry.calls}

@@ -1,4 +1,4 @@
-"""Sessions with their recovery state, why a turn was resumed or not, and the facts about a message."""
+"""What operators look at: sessions, why a turn was resumed or not, a message, replies, the configuration."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from perdure.config.catalogue import SETTINGS_BY_KEY, Setting
 from perdure.core import texts
 from perdure.core.address import split_session_key
-from perdure.core.delivery import DeliveryState
+from perdure.core.delivery import OUTBOX_VERBS, DeliveryState, OutboxVerb
 from perdure.core.journal import (
     Entry,
     JournalRecord,
@@ -20,16 +21,23 @@ from perdure.core.journal import (
     ToolCall,
     TurnInterrupted,
 )
-from perdure.core.states import PreviewState
+from perdure.core.states import PreviewState, TurnState
 from perdure.core.texts.explanation import explain_snapshot
-from perdure.core.turn import TurnState
 from perdure.errors import NotFound
-from perdure.operations.resources import FactResource, SessionResource
+from perdure.operations.resources import (
+    DeliveryResource,
+    FactResource,
+    OutboxResponse,
+    OutboxVerbResponse,
+    SessionResource,
+    SettingResource,
+)
 from perdure.settings import SQLITE_PREFIX, Settings
 from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.locks import lock_holder
 from perdure.store.outbox import OutboxDelivery
+from perdure.store.outbox_verbs import OutboxVerbResult
 from perdure.store.previews import StoredPreview
 from perdure.store.runs import Run
 from perdure.store.sessions import Session, SessionFilter
@@ -176,7 +184,7 @@ def _preview(preview: StoredPreview) -> str:
 
 def _entry_detail(entry: Entry) -> str:
     if isinstance(entry, ModelFailed):
-        said = texts.providers.failed_request(entry.number, entry.status, entry.said, entry.wait)
+        said = texts.agents.failed_request(entry.number, entry.status, entry.said, entry.wait)
         return f"step {entry.step}, model {entry.model}: {said}"
     fields = msgspec.to_builtins(entry)
     if isinstance(entry, ModelAnswered):
@@ -204,3 +212,98 @@ def _shorten(value: Any) -> str:
 def fact_line(fact: FactResource) -> str:
     when = datetime.fromtimestamp(fact.at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     return f"{when}Z  {fact.what:15} {fact.detail}"
+
+
+DELIVERY_IDS_HINT = "`GET /api/outbox` lists the replies and their ids."
+
+
+async def find_delivery(store: Store, name: str) -> OutboxDelivery:
+    row = await store.outbox.get(name)
+    if row is None:
+        raise NotFound(f"no reply is named {name!r}", hint=DELIVERY_IDS_HINT)
+    return row
+
+
+async def list_deliveries(
+    store: Store, states: Sequence[DeliveryState] = (), after: str = "", limit: int = 100
+) -> OutboxResponse:
+    """A page of replies in these states, or in any, the newest first; `next` is the cursor of the next page."""
+    page = await store.outbox.page(states or tuple(DeliveryState), after, limit)
+    return OutboxResponse([delivery_resource(row) for row in page.rows], page.after is not None, page.after)
+
+
+def delivery_resource(row: OutboxDelivery) -> DeliveryResource:
+    return DeliveryResource(
+        id=row.id,
+        key=row.key,
+        lane=row.lane,
+        turn=row.turn,
+        reply=row.reply,
+        part=row.part,
+        state=row.state,
+        attempts=row.attempts,
+        due_at=row.due_at,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        receipt=row.receipt,
+        problem=row.problem,
+        text=row.public_text,
+        file=row.sent_file.name if row.sent_file is not None else None,
+        can=list(OUTBOX_VERBS[row.state]),
+        advice=texts.delivery.STATE_ADVICE[row.state],
+    )
+
+
+def outbox_verb_response(verb: OutboxVerb, result: OutboxVerbResult) -> OutboxVerbResponse:
+    """The result of a verb in words; a reply that is gone meanwhile is not found."""
+    row = result.row
+    if row is None:
+        raise NotFound("that reply is gone", hint=DELIVERY_IDS_HINT)
+    said = texts.delivery.verb_result(result.outcome, row.state, result.again)
+    return OutboxVerbResponse(row.id, result.done, said, result.again, verb)
+
+
+HIDDEN_VALUE = "(set, and not shown)"
+
+
+def effective_settings(settings: Settings) -> list[SettingResource]:
+    """Every setting with its value; of a secret, only whether it is set."""
+    return [_setting_resource(setting, _setting_value(settings, setting)) for setting in SETTINGS_BY_KEY.values()]
+
+
+def _setting_value(settings: Settings, setting: Setting) -> object:
+    found: object = settings
+    for name in setting.section.split("."):
+        found = getattr(found, name)
+    return getattr(found, setting.name)
+
+
+def _setting_resource(setting: Setting, value: object) -> SettingResource:
+    shown = HIDDEN_VALUE if setting.secret and value else msgspec.to_builtins(value)
+    return SettingResource(
+        key=setting.key,
+        value=shown,
+        shown=_format_setting(shown),
+        default=setting.default,
+        changed=value != _setting_default(setting),
+        secret=setting.secret,
+        description=setting.description,
+    )
+
+
+def _format_setting(value: object) -> str:
+    """A value as the configuration file spells it; a duration in the largest unit that divides it."""
+    if isinstance(value, float):
+        return next(
+            (f"{value / size:g}{unit}" for unit, size in DURATION_UNITS if value and value % size == 0),
+            f"{value:g}s",
+        )
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+DURATION_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
+
+
+def _setting_default(setting: Setting) -> object:
+    """The value of a setting that neither the file nor the environment sets."""
+    return getattr(setting.struct(), setting.name)

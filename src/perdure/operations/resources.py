@@ -9,9 +9,8 @@ from msgspec import UNSET, Struct, UnsetType
 from perdure.core.address import Address
 from perdure.core.delivery import DeliveryState, OutboxVerb
 from perdure.core.roles import Role
-from perdure.core.session import SessionState
+from perdure.core.states import SessionState, TurnState
 from perdure.core.timeline import AttemptSpan, Span
-from perdure.core.turn import TurnState
 from perdure.store.previews import StoredPreview
 from perdure.store.runs import Run
 

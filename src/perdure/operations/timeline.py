@@ -12,8 +12,7 @@ from perdure.core.entries import MessagesJoined, RecoveryDecided, TurnBegan
 from perdure.core.texts.explanation import TURN_STATES, explain_decision
 from perdure.core.timeline import InterruptionSpan, RunEnd, TurnTimeline, build_timeline
 from perdure.errors import NotFound
-from perdure.operations.inspect import received_fact, turn_facts
-from perdure.operations.outbox import delivery_resource
+from perdure.operations.inspect import delivery_resource, received_fact, turn_facts
 from perdure.operations.resources import (
     DecisionListResponse,
     DecisionResource,

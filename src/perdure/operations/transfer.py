@@ -11,10 +11,10 @@ from msgspec import Raw, Struct, field
 from perdure.core import texts
 from perdure.core.printable_text import escape_json
 from perdure.core.transfer import export_format
-from perdure.core.transfer.reader import read_document
+from perdure.core.transfer.export_format import read_document
 from perdure.core.transfer.validation import read_session_record
 from perdure.errors import BadImport, RecordRefused
-from perdure.operations.personal_export import copy_attachments, export_named, export_person
+from perdure.operations.personal_data import copy_attachments, export_named, export_person
 from perdure.settings import Settings
 from perdure.store.api import Store, open_database
 from perdure.store.backends.read_only import open_read_only

@@ -186,7 +186,7 @@ class Adapter(ABC):
 
         `FetchRefused`: the file will never be available. After any other error the gateway may fetch it again.
         """
-        raise FetchRefused(texts.attachments.PLATFORM_CANNOT_FETCH)
+        raise FetchRefused(texts.files.PLATFORM_CANNOT_FETCH)
         yield b""  # makes this function a generator
 
     async def close(self) -> None:  # noqa: B027 reason: most platforms have nothing to release

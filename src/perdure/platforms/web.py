@@ -76,7 +76,7 @@ class WebAdapter(Adapter):
 
     async def fetch(self, reference: str) -> AsyncGenerator[bytes]:
         """Refuse: uploaded files are stored with their message, so that nothing remains to be fetched."""
-        raise FetchRefused(texts.attachments.NOT_UPLOADED)
+        raise FetchRefused(texts.files.NOT_UPLOADED)
         yield b""
 
     @contextmanager

@@ -36,7 +36,7 @@ from perdure.store.api import Store
 from perdure.store.attachments import PendingAttachment, StoredAttachment
 from perdure.store.ids import Clock
 from perdure.tools.attachments import AttachmentFiles, SavedAttachment
-from perdure.tools.threads import run_in_thread
+from perdure.tools.blocking_jobs import run_in_thread
 
 log = Log("uploads")
 
@@ -192,10 +192,10 @@ class AttachmentFetcher:
     async def _download(self, awaited: PendingAttachment, adapter: Adapter) -> SavedAttachment:
         file = awaited.file
         if file.size is not None and file.size > self._limits.file:
-            raise FileTooLarge(texts.attachments.too_large(self._limits.file))
+            raise FileTooLarge(texts.files.attachment_too_large(self._limits.file))
         room = self._limits.chat - await self._store.attachments.fetched_bytes(awaited.key)
         if room < (file.size or 1):
-            raise AttachmentQuotaReached(texts.attachments.no_room_in_chat(self._limits.chat))
+            raise AttachmentQuotaReached(texts.files.no_room_in_chat(self._limits.chat))
         most = min(self._limits.file, room)
         async with aclosing(adapter.fetch(file.reference)) as pieces:
             return await self._attachments.save(file.id, file.name, _with_silence_limit(pieces), most)
@@ -241,7 +241,7 @@ def _error_text(error: BaseException) -> str:
         case PerdureError():
             return error.message
         case TimeoutError():
-            return texts.attachments.TOO_SLOW
+            return texts.files.ATTACHMENT_TOO_SLOW
         case OSError(strerror=str(words)):
             return words
         case _:

@@ -15,8 +15,8 @@ from perdure.errors import ConfigurationError
 from perdure.logs import Log
 from perdure.runtime.backoff import retry_while_unavailable
 from perdure.settings import Settings
-from perdure.tools.chat_folders import ChatFolders
-from perdure.tools.threads import run_in_thread
+from perdure.tools.blocking_jobs import run_in_thread
+from perdure.tools.workspace import ChatFolders
 
 log = Log("chat_folders")
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from perdure.core.effects import Effect
 from perdure.core.journal import CallProgress, TurnCancelled, TurnFailed, TurnView, fold
-from perdure.core.turn import FINAL_STATES
+from perdure.core.states import FINAL_STATES
 from perdure.logs import Log
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.tasks import FailureLog
 from perdure.tools import keeper
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.shell import call_directory, call_key, last_call_directory
-from perdure.tools.threads import run_in_thread
 
 log = Log("command_cleanup")
 

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from perdure.config import Settings
-from perdure.config.values import parse_environment_value
+from perdure.config.catalogue import parse_environment_value
 from perdure.errors import ConfigurationError
 from perdure.platforms.api import Adapter
 from perdure.platforms.web import WebAdapter
@@ -161,6 +161,4 @@ def _plugin_adapters(settings: Settings) -> list[Adapter]:
     enabled = {name: there for name, there in settings.plugged.items() if there.enabled}
     if not enabled:
         return []
-    from perdure.runtime.configured_platforms import make_plugin_adapter
-
     return [make_plugin_adapter(name, there, settings.home) for name, there in enabled.items()]

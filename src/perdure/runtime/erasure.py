@@ -25,8 +25,8 @@ from perdure.store.api import Store, open_database
 from perdure.store.erasure import ErasedSession
 from perdure.store.ids import Clock, wall_clock
 from perdure.tools import keeper
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.shell import call_key
-from perdure.tools.threads import run_in_thread
 
 log = Log("erasure")
 

@@ -79,7 +79,7 @@ class Heartbeat:
         now = boot_seconds()
         if self._run.store.database.exclusive or not self._observer.has_gap(now):
             return None
-        return texts.gateways.heartbeats_missed(self._observer.gap(now))
+        return texts.recovery.heartbeats_missed(self._observer.gap(now))
 
     @property
     def is_steady(self) -> bool:

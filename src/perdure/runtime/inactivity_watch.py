@@ -19,7 +19,7 @@ from perdure.core.inactivity import (
     inactivity_response,
 )
 from perdure.core.messages import Outbound, Receipt
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.errors import SendRefused
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
@@ -108,7 +108,7 @@ class InactivityWatch:
     def _warn(self, watched: WatchedAttempt) -> None:
         attempt = watched.attempt
         silence = self._steady() - attempt.active_at
-        text = texts.background.notice(
+        text = texts.chat_commands.background_notice(
             background_number(attempt.key), texts.turns.inactivity_warning(silence, self._limits.limit_ms)
         )
         if self._start_notice(watched, text, editable=False):
@@ -117,7 +117,7 @@ class InactivityWatch:
     def _notify_still_working(self, watched: WatchedAttempt) -> None:
         attempt = watched.attempt
         now = current_activity(attempt.view)
-        text = texts.background.notice(
+        text = texts.chat_commands.background_notice(
             background_number(attempt.key), texts.turns.still_working(now.tools, self._clock() - now.since)
         )
         if self._start_notice(watched, text, editable=True):

@@ -54,7 +54,7 @@ def _read(path: Path) -> _InstanceFile | None:
         return None
     except msgspec.DecodeError as error:
         raise ConfigurationError(
-            texts.gateways.damaged_instance(str(path)), hint=texts.gateways.DAMAGED_INSTANCE_HINT
+            texts.recovery.damaged_instance(str(path)), hint=texts.recovery.DAMAGED_INSTANCE_HINT
         ) from error
 
 
@@ -98,5 +98,5 @@ def _refuse_living(copies: list[CopiedRun], first: dict[str, int]) -> None:
             log.warning("instance_elsewhere", run=run, home=copy.home, lease_ms=copy.beats.lease_ms)
         if first.setdefault(run, count) != count:
             raise ConfigurationError(
-                texts.gateways.copied_home(copy.home, run), hint=texts.gateways.COPIED_HOME_HINT
+                texts.recovery.copied_home(copy.home, run), hint=texts.recovery.COPIED_HOME_HINT
             )

@@ -6,7 +6,7 @@ from perdure.core.address import split_session_key
 from perdure.core.logins import Login
 from perdure.core.messages import Inbound
 from perdure.core.roles import OPERATOR
-from perdure.core.session import SessionState
+from perdure.core.states import SessionState
 from perdure.runtime.wiring import Loops
 from perdure.store import answers, outbox_verbs, session_verbs
 from perdure.store.api import Store

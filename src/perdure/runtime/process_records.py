@@ -13,7 +13,7 @@ from perdure.store.api import Store
 from perdure.store.ids import Clock
 from perdure.store.processes import Process, ProcessEnd, ProcessRequest
 from perdure.tools.keeper import CommandEnded, CommandStatus
-from perdure.tools.process_records import ProcessRecord, ProcessRecords
+from perdure.tools.shell import ProcessRecord, ProcessRecords
 
 log = Log("process_records")
 

@@ -15,15 +15,15 @@ from perdure.core.journal import (
     TurnView,
     fold,
 )
-from perdure.core.recovery.crash_loop import pauses_recovery
 from perdure.core.recovery.decision import (
     InterruptionReason,
     RecoveryPolicy,
     decide,
+    pauses_recovery,
+    pending_request,
 )
-from perdure.core.recovery.tail import pending_request
 from perdure.core.roles import OPERATOR
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.errors import NewerEntry, Unavailable
 from perdure.logs import Log
 from perdure.runtime.access import Access

@@ -33,8 +33,7 @@ from perdure.core.recovery.decision import (
     RecoveryRule,
 )
 from perdure.core.roles import OPERATOR
-from perdure.core.session import CancelReason, SessionState
-from perdure.core.states import RunEnding
+from perdure.core.states import CancelReason, RunEnding, SessionState
 from perdure.logs import Log
 from perdure.runtime.access import Access
 from perdure.runtime.gateway_run import GatewayRun
@@ -134,7 +133,7 @@ class DecisionApplier:
             case RecoveryChoice.WAIT_FOR_USER if view.question is not None:
                 await self._write(turn, [decided, view.question])
             case RecoveryChoice.SUSPEND:
-                text = texts.background.suspended(background_number(turn.key), decision.why)
+                text = texts.chat_commands.background_suspended(background_number(turn.key), decision.why)
                 told = OutboxReply(address, f"{turn.id}.suspended", (text,))
                 if await self._write(
                     turn, [decided, *return_entries(view), TurnCancelled(CancelReason.SUSPENDED)], [told]
@@ -189,7 +188,9 @@ class DecisionApplier:
     ) -> None:
         text = view.responses[-1].text
         max_length = self._run.connections.max_length(address.platform)
-        parts = tuple(split_reply(texts.background.label(background_number(turn.key), text), max_length))
+        parts = tuple(
+            split_reply(texts.chat_commands.background_label(background_number(turn.key), text), max_length)
+        )
         owed = [OutboxReply(address, turn.id, parts, view.reply_to)]
         await self._write(turn, [decided, TurnFinished(text)], owed if any(parts) else [])
 
@@ -228,7 +229,7 @@ class DecisionApplier:
             text = texts.recovery.ask_to_resume(mark.reason)
             # The buttons name the turn: pressed later, they still mean this turn, whatever was interrupted since.
             verbs = [
-                (verb, texts.background.command(verb, background_number(turn.key), turn.id))
+                (verb, texts.chat_commands.background_command(verb, background_number(turn.key), turn.id))
                 for verb in ("resume", "drop")
             ]
             buttons = tuple(Button(verb.capitalize(), command) for verb, command in verbs)
@@ -249,7 +250,7 @@ class DecisionApplier:
         return OutboxReply(
             address,
             f"{turn.id}.{name}",
-            (texts.background.notice(background_number(turn.key), text),),
+            (texts.chat_commands.background_notice(background_number(turn.key), text),),
             buttons=buttons,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Container
 from perdure.core import texts
 from perdure.core.entries import NEWEST_ENTRY_VERSION
 from perdure.core.journal import TurnClaimed, TurnFailed, fold
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.errors import NewerEntry
 from perdure.logs import Log
 from perdure.runtime.attempt import address_of

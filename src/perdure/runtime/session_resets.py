@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from datetime import datetime, time, timedelta
 
-from perdure.core.session import ResetRule
+from perdure.core.states import ResetRule
 from perdure.settings import SessionSettings
 
 

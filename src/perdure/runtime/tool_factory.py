@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING
 
 from perdure.agents.tool_calls import CLARIFY, CLARIFY_TOOL
 from perdure.config import Settings
-from perdure.config.sandbox_request import sandbox_request
 from perdure.core import texts
 from perdure.core.tools import ApprovalGuard, FixedTools, Tool, Toolbox
 from perdure.errors import ConfigurationError, PerdureError
 from perdure.plugins import load_entry_points, load_object
 from perdure.runtime.chat_folders import ChatFolderFinder, ConversationAttachments
 from perdure.runtime.process_records import DeferredProcessRecords
+from perdure.tools.file_tools import send_file_tool
 from perdure.tools.offline_tools import offline_tools
-from perdure.tools.process_records import ProcessRecords
 from perdure.tools.process_tool import process_tool
-from perdure.tools.sandbox import SandboxInForce, choose_sandbox
-from perdure.tools.send_file import send_file_tool
-from perdure.tools.shell import CommandEnvironment, shell_tool
-from perdure.tools.tool_approvals import AskingTools, AskRules, refuse_unknown_tools
-from perdure.tools.tool_registry import refuse_duplicate_names
+from perdure.tools.sandbox import SandboxInForce, SandboxLimits, SandboxRequest, choose_sandbox
+from perdure.tools.shell import CommandEnvironment, ProcessRecords, shell_tool
+from perdure.tools.tool_registry import AskingTools, AskRules, refuse_duplicate_names, refuse_unknown_tools
 
 if TYPE_CHECKING:
     from perdure.tools.mcp import McpTools
@@ -202,3 +199,17 @@ class ToolFactory:
             ]
         )
         return [self._mcp]
+
+
+def sandbox_request(settings: Settings) -> SandboxRequest:
+    """The sandbox that the settings ask for."""
+    tools, home = settings.tools, settings.home
+    return SandboxRequest(
+        tools.sandbox,
+        tools.sandbox_network,
+        SandboxLimits(tools.sandbox_memory, tools.sandbox_processes, tools.sandbox_file_size),
+        home,
+        settings.web.port,
+        tuple(home / path for path in tools.sandbox_read),
+        tuple(home / path for path in tools.sandbox_write),
+    )

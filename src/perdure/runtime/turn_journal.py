@@ -12,13 +12,13 @@ from perdure.core.delivery import split_reply
 from perdure.core.journal import Entry, JournalRecord, QuestionAsked, ToolEnded, TurnInterrupted, TurnView, fold
 from perdure.core.messages import Button, Pick, question_id, question_reply_id
 from perdure.core.queue import QueueRules
-from perdure.core.recovery.tail import times_asked
+from perdure.core.recovery.decision import times_asked
 from perdure.errors import TurnMoved
 from perdure.runtime.backoff import retry_while_unavailable
 from perdure.runtime.gateway_run import GatewayRun
+from perdure.store.authorisation import MayJoin
 from perdure.store.claims import Claim
 from perdure.store.outbox import OutboxReply
-from perdure.store.turn_rights import MayJoin
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ def final_replies(
     turn: str, key: str, text: str, reply_to: str | None, max_length: int | None
 ) -> list[OutboxReply]:
     """The reply at the end of a turn, in parts that its platform takes; none if the text is empty."""
-    parts = split_reply(texts.background.label(background_number(key), text), max_length)
+    parts = split_reply(texts.chat_commands.background_label(background_number(key), text), max_length)
     return [OutboxReply(split_session_key(key)[1], turn, tuple(parts), reply_to)] if any(parts) else []
 
 
@@ -104,7 +104,11 @@ def file_replies(turn: str, key: str, entries: Sequence[Entry], reply_to: str | 
         if not isinstance(entry, ToolEnded):
             continue
         for number, file in enumerate(entry.files):
-            text = texts.background.label(background_number(key), file.caption) if file.caption else file.name
+            text = (
+                texts.chat_commands.background_label(background_number(key), file.caption)
+                if file.caption
+                else file.name
+            )
             name = f"{turn}.sends.{entry.call}.{number}"
             yield OutboxReply(split_session_key(key)[1], name, (text,), reply_to, file=file)
 
@@ -115,9 +119,9 @@ def question_reply(
     """The reply that asks a question of a turn; `repeat_reason` says why a question is asked once more."""
     number, text = background_number(key), asked.text
     words = (
-        texts.background.approval(number, text)
+        texts.chat_commands.background_approval(number, text)
         if asked.approves
-        else texts.background.question(number, text, asked.options)
+        else texts.chat_commands.background_question(number, text, asked.options)
     )
     parts = split_reply(f"{repeat_reason}\n\n{words}" if repeat_reason else words, max_length)
     name = question_reply_id(turn, asked.question, times_asked(view, asked.question) if repeat_reason else 0)
@@ -129,7 +133,10 @@ def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tup
     if asked.approves:
         pairs = zip(asked.options, ("approve", "deny"), strict=True)
         name = f"{turn}.{asked.approves}"
-        return tuple(Button(label, texts.background.command(verb, session_number, name)) for label, verb in pairs)
+        return tuple(
+            Button(label, texts.chat_commands.background_command(verb, session_number, name))
+            for label, verb in pairs
+        )
     name = question_id(turn, asked.question)
     return tuple(
         Button(option, _button_text(session_number, option), Pick(name, number))
@@ -138,4 +145,8 @@ def _buttons(turn: str, session_number: int | None, asked: QuestionAsked) -> tup
 
 
 def _button_text(session_number: int | None, option: str) -> str:
-    return option if session_number is None else texts.background.command("answer", session_number, option)
+    return (
+        option
+        if session_number is None
+        else texts.chat_commands.background_command("answer", session_number, option)
+    )

@@ -8,8 +8,7 @@ from functools import partial
 from perdure.config import Settings
 from perdure.core.address import Address
 from perdure.core.inactivity import InactivityLimits
-from perdure.core.recovery.crash_loop import resumes_one_at_a_time
-from perdure.core.recovery.decision import InterruptionReason, RecoveryPolicy
+from perdure.core.recovery.decision import InterruptionReason, RecoveryPolicy, resumes_one_at_a_time
 from perdure.logs import Log
 from perdure.platforms.api import Adapter
 from perdure.runtime.access import Access

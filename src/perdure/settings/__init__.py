@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.core.queue import QueueRules
 from perdure.core.roles import DEFAULT_TOOLS_BY_ROLE, EVERYBODY, TOKEN_HOLDER, AllowLists, ToolsByRole
-from perdure.core.session import ResumePolicy
+from perdure.core.states import ResumePolicy
 from perdure.settings.agent import AgentSettings, McpServerSettings, ModelSettings, ToolsSettings
 from perdure.settings.gateway import AccessSettings, RetentionSettings, StoreSettings, WebSettings
 from perdure.settings.platforms import (

@@ -36,7 +36,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
             examples=["You are a patient librarian."],
             extra={"default": "a built-in text"},
         ),
-    ] = texts.prompts.SYSTEM_PROMPT
+    ] = texts.agents.SYSTEM_PROMPT
     max_steps: Annotated[
         PositiveCount, Meta(description="The most model calls one turn may make before it is ended.")
     ] = 90

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.core.roles import Role
-from perdure.core.session import ResumePolicy
+from perdure.core.states import ResumePolicy
 from perdure.settings.value_types import TOOLS_BY_ROLE_EXPECTED, ModelName, NonEmptyText, Secret, Url
 
 

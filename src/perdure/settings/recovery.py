@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.core.session import ResumePolicy
+from perdure.core.states import ResumePolicy
 from perdure.settings.value_types import Duration, PositiveCount
 
 

@@ -23,11 +23,11 @@ from perdure.core.messages import (
     turn_of_question,
 )
 from perdure.core.queue import Fate
-from perdure.core.turn import TurnState
-from perdure.store import inbox, tombstones, transitions
+from perdure.core.states import TurnState
+from perdure.store import erasure, inbox, transitions
+from perdure.store.authorisation import MayJoin, beginner_of, everybody_may_join
 from perdure.store.database import Database, Transaction, Tx
 from perdure.store.transitions import Turn
-from perdure.store.turn_rights import MayJoin, beginner_of, everybody_may_join
 
 _LAST_RECEIPT = "SELECT receipt FROM outbox WHERE turn = :turn AND reply = :reply ORDER BY part DESC LIMIT 1"
 
@@ -190,7 +190,7 @@ def _answer_by_button(tx: Tx, inbound: Inbound, pick: Pick, raw: str, key: str, 
     known = inbox.find(tx, inbound.event_key)
     if known is not None:
         return known
-    if tombstones.is_erased_event(tx, inbound.event_key):
+    if erasure.is_erased_event(tx, inbound.event_key):
         return Stored("", "", key, fresh=False, fate=Fate.ERASED)
     found = _find_question(tx, pick, key)
     if found is None:

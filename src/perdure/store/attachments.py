@@ -312,7 +312,7 @@ def _record_failed(tx: Tx, pending: PendingAttachment, problem: str) -> None:
         id=pending.file.id,
     )
     if changed:
-        words = texts.attachments.not_fetched(pending.file.name, problem)
+        words = texts.files.attachment_not_fetched(pending.file.name, problem)
         notice = OutboxReply(
             split_session_key(pending.key)[1], f"{pending.file.inbox}.file.{pending.file.id}", (words,)
         )

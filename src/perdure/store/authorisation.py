@@ -6,13 +6,15 @@ removed, and at every start, whose configuration may differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import msgspec
+from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import Address, SessionKey, decode_session_key
+from perdure.core.journal import Cause, TurnBegan
 from perdure.core.messages import Inbound, Sender
 from perdure.core.roles import (
     DEFAULT_TOOLS_BY_ROLE,
@@ -26,11 +28,64 @@ from perdure.core.roles import (
     has_right,
 )
 from perdure.core.states import GoalState
-from perdure.store import inbox, people, reports, transitions, turn_rights
+from perdure.store import inbox, people, reports, transitions
 from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS
-from perdure.store.database import Transaction, Tx
+from perdure.store.database import Row, Transaction, Tx
 from perdure.store.transitions import Turn
-from perdure.store.turn_rights import Beginner
+
+_BEGAN = (
+    "SELECT j.body, j.seq, t.key FROM journal j JOIN turns t ON t.id = j.turn "
+    "WHERE j.session = :session AND j.seq <= :seq AND j.kind = 'began' ORDER BY j.seq DESC LIMIT 1"
+)
+
+
+class Beginner(Struct, frozen=True):
+    """The person whose words began a turn, and the key of the chat in which they said them."""
+
+    person: Sender
+    key: str  # another one than the turn's, if its session was moved since
+
+
+MayJoin = Callable[[Tx, str, Beginner | None, Sender], bool]  # gets the key, who began the turn, and who wrote
+
+
+def everybody_may_join(_tx: Tx, _key: str, _beginner: Beginner | None, _sender: Sender) -> bool:
+    """The rule of callers that know no people."""
+    return True
+
+
+def beginner_of(tx: Tx, turn: Turn) -> Beginner | None:
+    """Return who began a turn; None: it was imported without any words.
+
+    A turn that somebody only asked to go on has the words, and the right, of the turn before it.
+    """
+    seq, asked = turn.first_seq, None
+    while (row := tx.one(_BEGAN, session=turn.session, seq=seq)) is not None:
+        causes = msgspec.json.decode(row[0], type=TurnBegan).causes
+        found = beginner_of_causes(causes)
+        if found is not None:
+            return Beginner(found, row[2])
+        asked = asked or next((Beginner(cause.sender, row[2]) for cause in causes), None)
+        seq = row[1] - 1
+    return asked
+
+
+def beginner_of_causes(causes: Sequence[Cause]) -> Sender | None:
+    """Return the person whose words stand first; without words, whose process is reported. None: neither."""
+    written = [cause for cause in causes if not (cause.note or cause.wish)]
+    told = [cause for cause in causes if cause.note] if not any(cause.wish for cause in causes) else []
+    return next((cause.sender for cause in (*written, *told)), None)
+
+
+def rows_that_may_join(
+    tx: Tx, rows: Sequence[Row], key: str, beginner: Beginner | None, may_join: MayJoin
+) -> list[Row]:
+    """Return the rows of the inbox, (id, body, …), whose senders may add to a turn that somebody began."""
+    return [row for row in rows if may_join(tx, key, beginner, sender_of(row))]
+
+
+def sender_of(row: Row) -> Sender:
+    return msgspec.json.decode(row[1], type=Inbound).sender
 
 
 class Authorisation:
@@ -96,7 +151,7 @@ class Authorisation:
 
         def transaction(tx: Tx) -> str | None:
             turn = transitions.current_turn(tx, key)
-            began = turn_rights.beginner_of(tx, turn) if turn else None
+            began = beginner_of(tx, turn) if turn else None
             fits = self.may_join(tx, key, began, person)
             return refuse(tx) if fits else texts.people.NOT_ALLOWED
 
@@ -125,7 +180,7 @@ class Authorisation:
 
     def tool_rights(self, tx: Tx, turn: Turn) -> ToolRights:
         """Return the tools that a turn may use now: those of the person whose words began it."""
-        began = turn_rights.beginner_of(tx, turn)
+        began = beginner_of(tx, turn)
         role = self._role_of_beginner(tx, began)
         tools = self._tools(decode_session_key(turn.key).address.platform)
         return ToolRights(role, tuple(tools[role]) if role else (), began.person.id if began else "")

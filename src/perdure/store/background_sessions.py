@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from perdure.core.address import background_number, background_session_key, parent_session_key
 from perdure.core.messages import Inbound
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store import attachments, inbox, sessions
 from perdure.store.conditions import MESSAGE_WAITS, TURN_IS_OPEN
 from perdure.store.database import Database, Transaction, Tx

@@ -5,8 +5,7 @@ from __future__ import annotations
 from perdure.core import texts
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queue import Fate, QueueMode, interrupts_turn
-from perdure.core.session import CancelReason
-from perdure.core.states import InboxState
+from perdure.core.states import CancelReason, InboxState
 from perdure.store import outbox, sessions, transitions
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Tx
@@ -72,13 +71,13 @@ def reject_queue_full(tx: Tx, inbound: Inbound, raw: str, key: str, cap: int) ->
         key=key,
         session=session,
         raw=raw,
-        problem=texts.queue.refused_as_full(cap),
+        problem=texts.turns.refused_as_queue_full(cap),
         now=tx.time,
     )
     if refused is None:
         return None
     if tx.run("UPDATE leases SET full_since = :now WHERE key = :key AND full_since IS NULL", now=tx.time, key=key):
-        notice = OutboxReply(inbound.address, f"full.{message}", (texts.queue.full(cap),), inbound.message)
+        notice = OutboxReply(inbound.address, f"full.{message}", (texts.turns.queue_full(cap),), inbound.message)
         outbox.enqueue(tx, key, None, notice)
     return Stored(refused[0], session, key, fresh=True, fate=Fate.FULL)
 

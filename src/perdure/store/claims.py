@@ -18,14 +18,13 @@ from perdure.core.messages import Sender
 from perdure.core.queue import QueueRules
 from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
 from perdure.core.roles import OPERATOR
-from perdure.core.session import CancelReason
-from perdure.core.turn import INITIAL_STATE, TurnMove, TurnState, advance
+from perdure.core.states import INITIAL_STATE, CancelReason, TurnMove, TurnState, advance
 from perdure.store import answers, attachments, goals, inbox, journal, leases, queue, reports
 from perdure.store.answers import Response
+from perdure.store.authorisation import Beginner, MayJoin, beginner_of, everybody_may_join, rows_that_may_join
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Row, Tx
 from perdure.store.transitions import TURN_COLUMNS, Turn, cancel, current_turn, get, read_view, transition
-from perdure.store.turn_rights import Beginner, MayJoin, beginner_of, everybody_may_join, rows_that_may_join
 
 
 class Claim(Struct, frozen=True):

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.core.delivery import OPEN_DELIVERY_STATES
-from perdure.core.session import SessionState
-from perdure.core.states import GoalState, InboxState, ProcessState
-from perdure.core.turn import OPEN_STATES
+from perdure.core.states import OPEN_STATES, GoalState, InboxState, ProcessState, SessionState
 
 
 def state_in(states: Iterable[str]) -> str:

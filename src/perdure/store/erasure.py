@@ -6,17 +6,19 @@ messages that arrive meanwhile begin a fresh one.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from perdure.core.address import parent_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.file_names import chat_folder
-from perdure.core.session import CancelReason, SessionState
-from perdure.core.states import GoalState, InboxState
-from perdure.store import sessions, tombstones, transitions
+from perdure.core.states import CancelReason, GoalState, InboxState, SessionState
+from perdure.core.storable_text import make_storable
+from perdure.store import sessions, transitions
 from perdure.store.conditions import (
     DELIVERY_IS_OPEN,
     GOAL_IS_ACTIVE,
@@ -103,7 +105,7 @@ class Erasure:
 
     async def files_to_remove(self) -> tuple[set[str], set[str]]:
         """Return the turns whose command directories are to be removed, and the paths of other files."""
-        return await self._database.read(lambda tx: (tombstones.names(tx, "turn"), tombstones.names(tx, "file")))
+        return await self._database.read(lambda tx: (names(tx, "turn"), names(tx, "file")))
 
     async def idle_sessions(self, before: int, limit: int) -> list[str]:
         """Return sessions in which nothing has happened since a time, and nothing is open; the oldest first."""
@@ -117,9 +119,9 @@ class Erasure:
 
     async def delete_expired_tombstones(self, now: int) -> int:
         """Delete the tombstones of what was erased long ago; return how many there were."""
-        if not await self._database.read(tombstones.has_expired, at=now):
+        if not await self._database.read(has_expired, at=now):
             return 0
-        return await self._database.write(tombstones.delete_expired, at=now)
+        return await self._database.write(delete_expired, at=now)
 
 
 def _begin(tx: Tx, session: str, idle_since: int | None) -> BegunErasure | None:
@@ -129,7 +131,7 @@ def _begin(tx: Tx, session: str, idle_since: int | None) -> BegunErasure | None:
     tx.one(f"SELECT 1 FROM leases WHERE key = :key{tx.for_update}", key=found.key)  # no turn begins meanwhile
     if idle_since is not None and not tx.one(f"{_IDLE} AND s.id = :id", before=idle_since, id=session):
         return None
-    tombstones.record(tx, "session", [session])
+    record(tx, "session", [session])
     turns = tuple(row[0] for row in tx.all(_TURNS, session=session))
     return BegunErasure(session, found.key, turns, _end_session(tx, session), _file_paths(tx, session))
 
@@ -186,7 +188,7 @@ def delete_some_rows(tx: Tx, session: str) -> Counter[str] | None:
         "WHERE session = :session",  # messages that this session received, and a turn of another took
         session=session,
     )
-    tombstones.record(tx, "file", [chat_folder(found.key)])  # it goes when no session of the chat is left
+    record(tx, "file", [chat_folder(found.key)])  # it goes when no session of the chat is left
     gone["sessions"] = tx.run("DELETE FROM sessions WHERE id = :session", session=session)
     return gone
 
@@ -216,12 +218,12 @@ def _delete_from(tx: Tx, table: str, session: str, room: int) -> int:
     values = {"session": session, "room": room}
     if table == "attachments":
         files = tx.all(f"SELECT path FROM attachments WHERE path IS NOT NULL AND id IN ({due})", **values)
-        tombstones.record(tx, "file", (row[0] for row in files))
+        record(tx, "file", (row[0] for row in files))
     elif table == "inbox":
         events = tx.all(f"SELECT event_key FROM inbox WHERE id IN ({due})", **values)
-        tombstones.record(tx, "event", (tombstones.event_digest(row[0]) for row in events))
+        record(tx, "event", (event_digest(row[0]) for row in events))
     elif table == "turns":
-        tombstones.record(tx, "turn", (row[0] for row in tx.all(due, **values)))
+        record(tx, "turn", (row[0] for row in tx.all(due, **values)))
         tx.run(f"UPDATE inbox SET bound = NULL WHERE bound IN ({due})", **values)  # of messages of other sessions
     return tx.run(f"DELETE FROM {table} WHERE {_ID_COLUMNS.get(table, 'id')} IN ({due})", **values)
 
@@ -283,8 +285,52 @@ def _delete_events(tx: Tx, events: Sequence[str]) -> int:
         if row is None:
             continue
         files = tx.all("SELECT path FROM attachments WHERE inbox = :id AND path IS NOT NULL", id=event)
-        tombstones.record(tx, "event", [tombstones.event_digest(row[0])])
-        tombstones.record(tx, "file", (file[0] for file in files))
+        record(tx, "event", [event_digest(row[0])])
+        record(tx, "file", (file[0] for file in files))
         tx.run("DELETE FROM attachments WHERE inbox = :id", id=event)
         count += tx.run("DELETE FROM inbox WHERE id = :id", id=event)
     return count
+
+
+TombstoneKind = Literal["session", "turn", "event", "file"]
+
+RETENTION_MS = 30 * 86_400_000  # far longer than any platform redelivers an event
+
+
+def event_digest(event: str) -> str:
+    """Return a name for an event that only somebody who has the event can recognise."""
+    return hashlib.sha256(make_storable(event).encode()).hexdigest()
+
+
+def record(tx: Tx, kind: TombstoneKind, names: Iterable[str]) -> None:
+    """Record that these were erased."""
+    sql = "INSERT INTO erased (name, kind, at) VALUES (:name, :kind, :now) ON CONFLICT DO NOTHING"
+    for name in names:
+        tx.run(sql, name=name, kind=kind, now=tx.time)
+
+
+def is_erased_event(tx: Tx, event: str) -> bool:
+    """Say whether an event was received before and erased."""
+    return (
+        tx.one("SELECT 1 FROM erased WHERE name = :name AND kind = 'event'", name=event_digest(event)) is not None
+    )
+
+
+def names(tx: Tx, kind: TombstoneKind) -> set[str]:
+    return {row[0] for row in tx.all("SELECT name FROM erased WHERE kind = :kind", kind=kind)}
+
+
+_EXPIRED = (  # all kinds are named so that the index is used
+    "FROM erased WHERE kind IN ('session', 'turn', 'event', 'file') AND at < :before "
+    "AND NOT (kind = 'session' AND name IN (SELECT id FROM sessions))"
+)
+
+
+def has_expired(tx: Tx) -> bool:
+    """Say whether there is a tombstone older than `RETENTION_MS`."""
+    return tx.one(f"SELECT 1 {_EXPIRED} LIMIT 1", before=tx.time - RETENTION_MS) is not None
+
+
+def delete_expired(tx: Tx) -> int:
+    """Delete expired tombstones, except of an unfinished erasure; return how many there were."""
+    return tx.run(f"DELETE {_EXPIRED}", before=tx.time - RETENTION_MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perdure.core.address import join_parts
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store.conditions import TURN_IS_OPEN
 from perdure.store.database import Database, Tx
 from perdure.store.run_services import RunService, living_runs

@@ -15,10 +15,8 @@ from perdure.core.address import split_session_key
 from perdure.core.commands import GoalOutcome, goal_outcome
 from perdure.core.journal import Cause, TurnFinished
 from perdure.core.messages import Inbound, Sender
-from perdure.core.session import SessionState
-from perdure.core.states import GoalState
+from perdure.core.states import GoalState, SessionState, TurnState
 from perdure.core.storable_text import to_json
-from perdure.core.turn import TurnState
 from perdure.store import attachments, inbox, outbox
 from perdure.store.conditions import GOAL_IS_ACTIVE, MESSAGE_WAITS, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Transaction, Tx
@@ -129,7 +127,7 @@ def next_causes(tx: Tx, key: str) -> list[Cause]:
     row = inbox.insert(tx, inbound, "", key, goal.session, "wish", event=f"goal:{goal.id}:{number}")
     if row is None:
         return []  # this turn has begun before
-    note = texts.goals.turn_note(number, goal.budget)
+    note = texts.chat_commands.goal_turn_note(number, goal.budget)
     command = _command_of_goal(tx, key, goal) if number == 1 else None
     files = attachments.as_attachments(tx, command) if command else ()
     return [
@@ -155,7 +153,9 @@ def _end_if_over(tx: Tx, key: str, goal: Goal) -> bool:
     if goal.turns < goal.budget:
         return False
     _close(tx, goal, GoalState.SPENT)
-    notice = OutboxReply(split_session_key(key)[1], f"{goal.id}.spent", (texts.goals.budget_spent(goal.budget),))
+    notice = OutboxReply(
+        split_session_key(key)[1], f"{goal.id}.spent", (texts.chat_commands.goal_budget_spent(goal.budget),)
+    )
     outbox.enqueue(tx, key, None, notice)
     return True
 

@@ -17,7 +17,7 @@ from perdure.core.messages import Inbound, Stored, question_of_reply
 from perdure.core.queue import Fate, QueueMode, QueueRules, needs_quiet
 from perdure.core.states import AttachmentState, InboxState
 from perdure.core.storable_text import to_json
-from perdure.store import attachments, busy_modes, outbox, sessions, tombstones
+from perdure.store import attachments, busy_modes, erasure, outbox, sessions
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Database, Row, Transaction, Tx
 from perdure.store.outbox import OutboxReply
@@ -147,7 +147,7 @@ def _receive(
     known = find(tx, inbound.event_key)
     if known is not None:
         return known
-    if tombstones.is_erased_event(tx, inbound.event_key):
+    if erasure.is_erased_event(tx, inbound.event_key):
         return Stored("", "", key, fresh=False, fate=Fate.ERASED)
     if inbound.sent_at is not None and inbound.sent_at < rules.too_old_before(tx.time):
         return _store_expired(tx, inbound, raw, key, kind) or _require_known(tx, inbound)
@@ -255,7 +255,7 @@ def insert(
 
 def reject(tx: Tx, event_key: str, raw: str, problem: str) -> bool:
     """Store a rejected event, a bounded number of them. False: it was stored already, or erased."""
-    if tombstones.is_erased_event(tx, event_key):
+    if erasure.is_erased_event(tx, event_key):
         return False
     new = tx.run(
         "INSERT INTO inbox (id, event_key, state, raw, problem, received_at) "

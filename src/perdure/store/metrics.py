@@ -15,8 +15,7 @@ from msgspec import Struct, field
 
 from perdure.core.address import split_parts
 from perdure.core.delivery import OPEN_DELIVERY_STATES
-from perdure.core.session import SessionState
-from perdure.core.turn import OPEN_STATES
+from perdure.core.states import OPEN_STATES, SessionState
 from perdure.store.conditions import DELIVERY_IS_OPEN, MESSAGE_WAITS, PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 

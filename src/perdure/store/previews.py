@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import split_session_key
-from perdure.core.states import PreviewState
-from perdure.core.turn import FINAL_STATES, TurnState
+from perdure.core.states import FINAL_STATES, PreviewState, TurnState
 from perdure.store import outbox
 from perdure.store.conditions import state_in
 from perdure.store.database import Database, Tx

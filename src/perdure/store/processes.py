@@ -14,10 +14,9 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.journal import ObservedExit
-from perdure.core.session import SessionState
-from perdure.core.states import ProcessState
+from perdure.core.states import ProcessState, SessionState
 from perdure.core.storable_text import to_json
-from perdure.store import outbox, reports, sessions, transitions, turn_rights
+from perdure.store import authorisation, outbox, reports, sessions, transitions
 from perdure.store.conditions import PROCESS_IS_LIVE, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.inbox import InboxKind
@@ -260,7 +259,7 @@ def _origin_of_turn(tx: Tx, turn: str) -> tuple[str, str, int, str]:
     """Return a turn's key, session and generation, and the person whose words began it."""
     found = transitions.get(tx, turn)
     assert found is not None, f"there is no turn {turn}"
-    began = turn_rights.beginner_of(tx, found)
+    began = authorisation.beginner_of(tx, found)
     # The id of a person on another platform, from which the session was moved, may be somebody else's here.
     here = began is not None and _platform_of(began.key) == _platform_of(found.key)
     return found.key, found.session, found.generation, began.person.id if began and here else ""
@@ -314,7 +313,9 @@ def _report(tx: Tx, process: Process, event: str, text: str, kind: InboxKind, *,
     left = session is None or session.id != process.session or session.state is not SessionState.OPEN
     if left or not starter_allowed:
         notice = OutboxReply(
-            address, f"{process.id}.{event}", (texts.background.label(background_number(process.key), text),)
+            address,
+            f"{process.id}.{event}",
+            (texts.chat_commands.background_label(background_number(process.key), text),),
         )
         outbox.enqueue(tx, process.key, None, notice)
         return "notice"

@@ -12,16 +12,10 @@ from perdure.core.commands import read_command
 from perdure.core.journal import JournalRecord, MessagesJoined
 from perdure.core.messages import Inbound, Stored
 from perdure.core.queue import Fate, QueueMode, QueueRules, WaitingMessage, is_due, messages_of_next_turn
-from perdure.core.states import InboxState
+from perdure.core.states import InboxState, TurnState
 from perdure.core.storable_text import to_json
-from perdure.core.turn import TurnState
 from perdure.store import attachments, busy_modes, inbox, outbox, transitions
-from perdure.store.chat_commands import ChatCommand
-from perdure.store.conditions import MESSAGE_WAITS
-from perdure.store.database import Database, Row, Transaction, Tx
-from perdure.store.outbox import OutboxReply
-from perdure.store.transitions import Turn
-from perdure.store.turn_rights import (
+from perdure.store.authorisation import (
     Beginner,
     MayJoin,
     beginner_of,
@@ -29,6 +23,11 @@ from perdure.store.turn_rights import (
     rows_that_may_join,
     sender_of,
 )
+from perdure.store.chat_commands import ChatCommand
+from perdure.store.conditions import MESSAGE_WAITS
+from perdure.store.database import Database, Row, Transaction, Tx
+from perdure.store.outbox import OutboxReply
+from perdure.store.transitions import Turn
 
 # A message behind a command waits until the command was executed: after `/new`, "hello" goes to the new session.
 BEFORE_COMMANDS = (
@@ -242,7 +241,7 @@ def _notify_key(key: str) -> Transaction[None]:
         if not untold:
             return  # another gateway has told the chat
         tx.run("UPDATE leases SET untold = 0 WHERE key = :key", key=key)
-        notice = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.queue.expired(untold),))
+        notice = OutboxReply(split_session_key(key)[1], tx.ids.new("old"), (texts.turns.messages_expired(untold),))
         outbox.enqueue(tx, key, None, notice)
 
     return transaction

@@ -10,8 +10,7 @@ from perdure.core import texts
 from perdure.core.address import background_number, split_session_key
 from perdure.core.entries import Cause
 from perdure.core.messages import Inbound, Sender
-from perdure.core.session import SessionState
-from perdure.core.states import InboxState
+from perdure.core.states import InboxState, SessionState
 from perdure.store import inbox, outbox
 from perdure.store.conditions import MESSAGE_WAITS
 from perdure.store.database import Row, Tx
@@ -40,7 +39,7 @@ def insert(tx: Tx, about: ReportSubject, event: str, text: str, kind: InboxKind)
 
 def insert_moved(tx: Tx, key: str, session: str, person: Sender, event: str) -> Cause:
     """Insert the report that files and commands of a chat stayed on another machine; return it as a cause."""
-    note = Inbound(split_session_key(key)[1], "", person, texts.recovery_note.STAYED_BEHIND)
+    note = Inbound(split_session_key(key)[1], "", person, texts.recovery.NOTE_STAYED_BEHIND)
     row = inbox.insert(tx, note, "", key, session, "aside", event=event)
     assert row is not None, f"{event} was told before"
     return Cause(row, note.text, note.sender, note.message, note=True)
@@ -82,7 +81,7 @@ def _withdraw_and_notify(tx: Tx, row: Row, told: str) -> None:
     if told == "notice":
         name = row[3].removeprefix("process:").replace(":", ".", 1)
         note = msgspec.json.decode(row[1], type=Inbound)
-        text = texts.background.label(background_number(row[4]), note.text)
+        text = texts.chat_commands.background_label(background_number(row[4]), note.text)
         outbox.enqueue(tx, row[4], None, OutboxReply(note.address, name, (text,)))
 
 

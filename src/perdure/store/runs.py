@@ -15,7 +15,7 @@ from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.entries import JournalRecord, TurnClaimed, TurnInterrupted
 from perdure.core.exit_report import ExitReport, GatewayLaunch
-from perdure.core.recovery.crash_loop import WINDOW_MS
+from perdure.core.recovery.decision import CRASH_LOOP_WINDOW_MS
 from perdure.core.states import RunEnding
 from perdure.store import outbox, run_services
 from perdure.store.database import HEARTBEAT, Database, Transaction, Tx
@@ -221,7 +221,9 @@ def _begin(
     _notify_restart_requesters(tx)
     endings = [row[0] for row in before]
     in_a_row = endings.index(RunEnding.CLEAN) if RunEnding.CLEAN in endings else len(endings)
-    lately = sum(ending == RunEnding.LOST and 0 <= tx.lease_clock() - at <= WINDOW_MS for ending, at in before)
+    lately = sum(
+        ending == RunEnding.LOST and 0 <= tx.lease_clock() - at <= CRASH_LOOP_WINDOW_MS for ending, at in before
+    )
     return RunStart(begun.run, in_a_row, lately)
 
 

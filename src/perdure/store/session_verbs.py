@@ -18,10 +18,8 @@ from perdure.core.journal import (
     return_entries,
 )
 from perdure.core.messages import Inbound, Sender
-from perdure.core.recovery.decision import RecoveryChoice
-from perdure.core.recovery.tail import PERSON_RULE
-from perdure.core.session import CancelReason, ResetRule, SessionState, due_reset_reason
-from perdure.core.turn import TurnState
+from perdure.core.recovery.decision import PERSON_RULE, RecoveryChoice
+from perdure.core.states import CancelReason, ResetRule, SessionState, TurnState, due_reset_reason
 from perdure.store import inbox, leases, outbox, previews, reports, sessions, transitions
 from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx

@@ -7,9 +7,7 @@ from msgspec import Struct, json
 from perdure.core.address import parent_session_key
 from perdure.core.delivery import DeliveryState
 from perdure.core.journal import TurnBegan, TurnInterrupted
-from perdure.core.session import Mark, RecoveryState, SessionState, derive_recovery_state
-from perdure.core.states import GoalState
-from perdure.core.turn import TurnState
+from perdure.core.states import GoalState, Mark, RecoveryState, SessionState, TurnState, derive_recovery_state
 from perdure.store.conditions import GOAL_IS_ACTIVE, SESSION_IS_CURRENT, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx
 from perdure.store.journal import UNDONE_TURNS

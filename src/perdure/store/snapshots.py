@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from perdure.core.journal import JournalRecord, TurnView, fold
 from perdure.core.recovery.decision import ALONE_EVIDENCE, RecoveryRule, awaits_slot
+from perdure.core.states import TurnState
 from perdure.core.texts.explanation import SessionSnapshot
-from perdure.core.turn import TurnState
 from perdure.store import inbox, journal, previews, runs, sessions
 from perdure.store.conditions import DELIVERY_IS_OPEN, TURN_IS_OPEN
 from perdure.store.database import Database, Row, Tx

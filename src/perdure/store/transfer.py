@@ -18,8 +18,7 @@ from msgspec.structs import asdict, replace
 from perdure.core import texts
 from perdure.core.address import split_session_key
 from perdure.core.delivery import DeliveryState
-from perdure.core.session import SessionState
-from perdure.core.states import AttachmentState, InboxState
+from perdure.core.states import AttachmentState, InboxState, SessionState
 from perdure.core.storable_text import to_json
 from perdure.core.transfer.export_format import (
     ExportedAttachment,

@@ -26,9 +26,15 @@ from perdure.core.journal import (
     decode_entry,
     fold,
 )
-from perdure.core.session import CancelReason
-from perdure.core.states import InboxState
-from perdure.core.turn import ATTEMPT_MOVES, FINAL_STATES, TURN_MOVES, TurnState, advance
+from perdure.core.states import (
+    ATTEMPT_MOVES,
+    FINAL_STATES,
+    TURN_MOVES,
+    CancelReason,
+    InboxState,
+    TurnState,
+    advance,
+)
 from perdure.store import journal, leases, outbox, previews, sessions
 from perdure.store.conditions import TURN_IS_OPEN, state_in
 from perdure.store.database import Row, Tx

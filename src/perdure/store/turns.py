@@ -9,8 +9,9 @@ from msgspec import Struct
 from perdure.core.handover import is_local_call
 from perdure.core.journal import Entry, JournalRecord, ToolEnded
 from perdure.core.queue import QueueRules
-from perdure.core.turn import TurnState
+from perdure.core.states import TurnState
 from perdure.store import attachments, goals, journal, leases, outbox, processes
+from perdure.store.authorisation import MayJoin, everybody_may_join
 from perdure.store.claims import Claim, claim
 from perdure.store.conditions import (
     DEAD_RUNS,
@@ -35,7 +36,6 @@ from perdure.store.transitions import (
     take_over,
     transition,
 )
-from perdure.store.turn_rights import MayJoin, everybody_may_join
 
 MAX_LOST = 1 << 31  # more than there are
 

@@ -15,14 +15,13 @@ from perdure.core.commands import RETRY_KEY_PREFIX
 from perdure.core.effects import Effect
 from perdure.core.journal import Cause, TurnUndone, TurnView
 from perdure.core.messages import Inbound, Sender
-from perdure.core.session import SessionState
-from perdure.core.turn import FINAL_STATES
+from perdure.core.states import FINAL_STATES, SessionState
 from perdure.store import attachments, goals, inbox, journal, outbox, previews, sessions, transitions
+from perdure.store.authorisation import Beginner, MayJoin, everybody_may_join
 from perdure.store.conditions import PROCESS_IS_LIVE
 from perdure.store.database import Transaction, Tx
 from perdure.store.inbox import MAX_POSITION
 from perdure.store.transitions import TURN_COLUMNS, Turn, as_turn
-from perdure.store.turn_rights import Beginner, MayJoin, everybody_may_join
 
 _LAST_TURN = (
     f"SELECT {TURN_COLUMNS} FROM turns WHERE session = :session AND id NOT IN ({journal.UNDONE_TURNS}) "

@@ -22,8 +22,8 @@ from msgspec import Struct
 from perdure.core import texts
 from perdure.core.file_names import safe_file_name
 from perdure.errors import AttachmentQuotaReached, FileTooLarge
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.file_contents import sync_directory
-from perdure.tools.threads import run_in_thread
 
 ATTACHMENTS_FOLDER = "attachments"
 PART_FILE = ".part"
@@ -55,7 +55,7 @@ class DiskUsage:
                 self._bytes, self._counted_at = self._count(), time.monotonic()
             if limit is not None and self._bytes + size > limit:
                 raise AttachmentQuotaReached(
-                    texts.attachments.no_room(limit), hint=texts.attachments.MAKE_ROOM_HINT
+                    texts.files.no_room_for_attachments(limit), hint=texts.files.MAKE_ROOM_HINT
                 )
             self._bytes += size
 
@@ -185,7 +185,7 @@ class AttachmentFiles:
 
 def _checked_size(size: int, piece: bytes, max_bytes: int) -> int:
     if size + len(piece) > max_bytes:
-        raise FileTooLarge(texts.attachments.too_large(max_bytes))
+        raise FileTooLarge(texts.files.attachment_too_large(max_bytes))
     return size + len(piece)
 
 

@@ -5,6 +5,7 @@ Programs that wait with `select()` cannot use a descriptor beyond 1023, which is
 
 from __future__ import annotations
 
+import ctypes
 import resource
 import sys
 from collections.abc import Sequence
@@ -34,3 +35,15 @@ os.execv(sys.argv[2], sys.argv[2:])
 def with_inherited_limit(program: str, *arguments: str) -> Sequence[str]:
     """A command that runs a program, by its path, with the limit of open files that the gateway inherited."""
     return (sys.executable, "-I", "-S", "-c", _RESTORE_PROGRAM, str(INHERITED_LIMIT), program, *arguments)
+
+
+_PR_SET_DUMPABLE = 4
+
+
+def hide_memory() -> None:
+    """Refuse `/proc/PID/environ`, `/proc/PID/fd` and debuggers to everybody but root, and core dumps to all.
+
+    Programs that this process starts are not affected: `exec` sets it back.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

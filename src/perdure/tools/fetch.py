@@ -1,10 +1,13 @@
-"""The tool `fetch_url`, which reads pages of the public internet and nothing of the local network."""
+"""The tool `fetch_url`, which reads pages at public IP addresses and nothing of the local network."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import zlib
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -14,13 +17,63 @@ from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.tools import Tool
 from perdure.errors import ToolFailed
+from perdure.tools.blocking_jobs import run_in_thread, run_job
 from perdure.tools.function_tools import tool
-from perdure.tools.public_addresses import AddressCheck, IpAddress, is_public, resolve
-from perdure.tools.subprocess_job import run_job
 from perdure.version import __version__
 
 if TYPE_CHECKING:
     import httpx
+
+
+IpAddress = IPv4Address | IPv6Address
+AddressCheck = Callable[[IpAddress], bool]
+
+_GLOBAL_IPV6 = ip_network("2000::/3")  # all global unicast addresses
+_NOT_PUBLIC = (
+    # Older versions of Python take these for global, though they lead inside or through a translator.
+    ip_network("192.0.0.0/24"),  # for protocols; some clouds serve secrets there
+    ip_network("192.88.99.0/24"),  # relays to 6to4
+    ip_network("168.63.129.16/32"),  # the host of a machine in Azure
+    ip_network("2001::/23"),  # for protocols, Teredo among them
+    ip_network("2001:db8::/32"),  # for examples
+    ip_network("2002::/16"),  # 6to4: any address of IPv4, also a private one
+    ip_network("3fff::/20"),  # for examples
+)
+
+
+def is_public(address: IpAddress) -> bool:
+    """Whether this is an address of the public internet, and not a private one in another notation."""
+    if address.version == 6 and address not in _GLOBAL_IPV6:
+        return False  # among others those that hold an IPv4 address: ::ffff:…, ::…, 64:ff9b::…
+    if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
+        return False
+    special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_loopback
+    return address.is_global and not (special or address.is_private or address.is_link_local)
+
+
+async def resolve(host: str, port: int, permits: AddressCheck) -> list[IpAddress]:
+    """The addresses of a host; `ToolFailed` if one of them is not permitted.
+
+    A single forbidden address is enough: otherwise a name with a public and a private address would lead inside
+    whenever the public one does not answer.
+    """
+    found = await run_in_thread(lambda: _addresses(host, port))
+    for address in found:
+        if not permits(address):
+            raise ToolFailed(texts.tool_calls.fetch_not_public(host, str(address)))
+    return found
+
+
+def _addresses(host: str, port: int) -> list[IpAddress]:
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):  # always this machine, whatever DNS says
+        return [IPv4Address("127.0.0.1"), IPv6Address("::1")]
+    try:
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ToolFailed(texts.tool_calls.fetch_unknown_host(host)) from error
+    return list(dict.fromkeys(ip_address(answer[4][0]) for answer in answers))
+
 
 CONNECT_SECONDS = 10.0
 FETCH_SECONDS = 30.0  # for the whole call
@@ -70,10 +123,10 @@ async def fetch(url: str, *, permits: AddressCheck = is_public, timeout: float =
             answer = await _follow(url, permits)
             text, cut = await _response_text(answer, timeout / 3)
     except TimeoutError as error:
-        raise ToolFailed(texts.fetch.timed_out(url, timeout)) from error
+        raise ToolFailed(texts.tool_calls.fetch_timed_out(url, timeout)) from error
     if int(answer.status.split()[0]) >= 400:
-        raise ToolFailed(texts.fetch.http_error(answer.url, answer.status, text))
-    return texts.fetch.page(answer.url, answer.media_type, text, MAX_BODY_BYTES if cut else None)
+        raise ToolFailed(texts.tool_calls.fetch_http_error(answer.url, answer.status, text))
+    return texts.tool_calls.fetched_page(answer.url, answer.media_type, text, MAX_BODY_BYTES if cut else None)
 
 
 async def _follow(url: str, permits: AddressCheck) -> FetchedResponse:
@@ -83,7 +136,7 @@ async def _follow(url: str, permits: AddressCheck) -> FetchedResponse:
         if not answer.redirect:
             return answer
         url = answer.redirect
-    raise ToolFailed(texts.fetch.too_many_redirects(first, MAX_REDIRECTS))
+    raise ToolFailed(texts.tool_calls.fetch_too_many_redirects(first, MAX_REDIRECTS))
 
 
 def _parse(url: str) -> httpx.URL:
@@ -92,13 +145,13 @@ def _parse(url: str) -> httpx.URL:
     try:
         target = httpx.URL(url.strip())
     except httpx.InvalidURL as error:
-        raise ToolFailed(texts.fetch.bad_url(url, str(error))) from error
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, str(error))) from error
     if target.scheme not in ("http", "https"):
-        raise ToolFailed(texts.fetch.bad_url(url, "only http:// and https:// are fetched"))
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, "only http:// and https:// are fetched"))
     if not target.host:
-        raise ToolFailed(texts.fetch.bad_url(url, "it names no host"))
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, "it names no host"))
     if target.userinfo:
-        raise ToolFailed(texts.fetch.bad_url(url, "no user name or password may stand in it"))
+        raise ToolFailed(texts.tool_calls.fetch_bad_url(url, "no user name or password may stand in it"))
     return target
 
 
@@ -117,7 +170,7 @@ async def _get(target: httpx.URL, permits: AddressCheck) -> FetchedResponse:
         except (httpx.HTTPError, httpx.InvalidURL) as error:  # it answered, so another address would not help
             problems.append(str(error) or type(error).__name__)
             break
-    raise ToolFailed(texts.fetch.failed(str(target), problems))
+    raise ToolFailed(texts.tool_calls.fetch_failed(str(target), problems))
 
 
 async def _ask(target: httpx.URL, address: IpAddress, host: str) -> FetchedResponse:
@@ -181,9 +234,9 @@ async def _response_text(answer: FetchedResponse, seconds: float) -> tuple[str, 
     """The text of a response, and whether it is truncated."""
     body = _decompress(answer)
     if body is None:
-        return texts.fetch.unknown_encoding(answer.content_encoding), False
+        return texts.tool_calls.fetch_unknown_encoding(answer.content_encoding), False
     if not _is_text(answer.media_type) or b"\0" in body[:1024]:
-        return texts.fetch.not_text(answer.media_type, answer.size), False
+        return texts.tool_calls.fetch_not_text(answer.media_type, answer.size), False
     text = _decode(body[:MAX_BODY_BYTES], answer.charset)
     if answer.media_type in _HTML:
         text = await _html_to_text(text, answer.url, seconds)
@@ -213,4 +266,4 @@ def _decode(body: bytes, charset: str) -> str:
 
 async def _html_to_text(page: str, url: str, seconds: float) -> str:
     job = await run_job("html_text.py", page.encode(errors="replace"), url, str(seconds))
-    return texts.fetch.raw_page(page) if job.timed_out or job.error else job.output.decode()
+    return texts.tool_calls.fetched_raw_page(page) if job.timed_out or job.error else job.output.decode()

@@ -61,7 +61,7 @@ def read_lines(location: FileLocation, first: int, limit: int) -> Excerpt:
             if lines and len(line) > room:
                 break
             truncated = scan.length > len(line)
-            mark = texts.file_tools.LINE_TRUNCATED if truncated else ""
+            mark = texts.files.LINE_TRUNCATED if truncated else ""
             lines.append(_decode(line, name, whole=not truncated) + mark)
             room -= len(line)
         scan.count_rest()
@@ -122,24 +122,24 @@ def read_whole_file(location: FileLocation) -> str:
     with open_file(location) as file:
         content = file.read(MAX_EDITED_BYTES + 1)
     if len(content) > MAX_EDITED_BYTES:
-        raise ToolFailed(texts.file_tools.too_large(location.name, MAX_EDITED_BYTES))
+        raise ToolFailed(texts.files.too_large(location.name, MAX_EDITED_BYTES))
     return _decode(content, location.name)
 
 
 def _refuse_binary(file: BinaryIO, name: str) -> None:
     if b"\0" in file.read(_SNIFFED_BYTES):
-        raise ToolFailed(texts.file_tools.binary_file(name))
+        raise ToolFailed(texts.files.binary_file(name))
     file.seek(0)
 
 
 def _decode(content: bytes, name: str, *, whole: bool = True) -> str:
     """Decode UTF-8; if the text is not whole, an incomplete last character is left out."""
     if b"\0" in content:
-        raise ToolFailed(texts.file_tools.binary_file(name))
+        raise ToolFailed(texts.files.binary_file(name))
     try:
         return codecs.utf_8_decode(content, "strict", whole)[0]
     except UnicodeDecodeError as error:
-        raise ToolFailed(texts.file_tools.not_utf8(name)) from error
+        raise ToolFailed(texts.files.not_utf8(name)) from error
 
 
 def list_folder(location: FileLocation) -> tuple[list[str], bool]:
@@ -166,7 +166,7 @@ def replace_file(location: FileLocation, content: bytes) -> None:
     After return: the new content is on disk. If we die inside: a file `.perdure-….tmp` may be left beside it.
     """
     if not location.parts:
-        raise ToolFailed(texts.file_tools.not_a_file(location.name))
+        raise ToolFailed(texts.files.not_a_file(location.name))
     fresh, name = f".perdure-{secrets.token_hex(8)}.tmp", location.parts[-1]
     with location.opened_parent() as folder:
         old = _status(folder, name)

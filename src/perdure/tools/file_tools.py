@@ -1,27 +1,37 @@
-"""The tools that read, write, edit and search files, and never leave their folder."""
+"""The tools that read, write, edit, search and send files, and never leave their folder."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Awaitable, Callable
+from mimetypes import guess_type
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import msgspec
 from msgspec import Meta, Struct
 
 from perdure.core import texts
 from perdure.core.effects import Effect
+from perdure.core.file_names import UNKNOWN_MEDIA_TYPE, display_file_name
+from perdure.core.messages import SentFile
 from perdure.core.tools import Tool, Use
-from perdure.errors import ToolFailed
-from perdure.tools.chat_folders import FindFolders
+from perdure.errors import AttachmentQuotaReached, FileTooLarge, ToolFailed
+from perdure.tools.attachments import AttachmentFiles
+from perdure.tools.blocking_jobs import JobResult, run_in_thread, run_job
 from perdure.tools.file_contents import list_folder, open_file, read_lines, read_whole_file, replace_file
-from perdure.tools.function_tools import tool
-from perdure.tools.openat2 import OpenBeneath, open_beneath
-from perdure.tools.subprocess_job import JobResult, run_job
-from perdure.tools.threads import run_in_thread
-from perdure.tools.workspace import FileId, FileLocation, Workspace, translate_file_errors
+from perdure.tools.function_tools import as_tool, tool
+from perdure.tools.workspace import (
+    FileId,
+    FileLocation,
+    FindFolders,
+    OpenBeneath,
+    Workspace,
+    open_beneath,
+    translate_file_errors,
+)
 
 MAX_LINES = 1000  # shown at once, unless the model asks for fewer
 SEARCH_SECONDS = 15.0
@@ -106,11 +116,11 @@ def _read(workspace: Workspace, path: str, offset: int, limit: int) -> str:
     name = location.name
     with translate_file_errors(name):
         if stat.S_ISDIR(location.stat().st_mode):
-            return texts.file_tools.folder_listing(name, *list_folder(location))
+            return texts.files.folder_listing(name, *list_folder(location))
         lines = read_lines(location, offset, limit)
     if offset > max(lines.total, 1):
-        raise ToolFailed(texts.file_tools.no_such_line(name, offset, lines.total, lines.whole))
-    return texts.file_tools.excerpt(name, lines.text, lines.first, lines.last, lines.total, whole=lines.whole)
+        raise ToolFailed(texts.files.no_such_line(name, offset, lines.total, lines.whole))
+    return texts.files.excerpt(name, lines.text, lines.first, lines.last, lines.total, whole=lines.whole)
 
 
 def _write_tool(open_workspace: OpenWorkspace) -> Tool:
@@ -128,7 +138,7 @@ def _write_tool(open_workspace: OpenWorkspace) -> Tool:
 def _write(workspace: Workspace, path: str, content: bytes) -> str:
     with workspace.locked(path) as location:
         replace_file(location, content)
-    return texts.file_tools.written(location.name, len(content))
+    return texts.files.written(location.name, len(content))
 
 
 def _edit_tool(open_workspace: OpenWorkspace) -> Tool:
@@ -153,9 +163,9 @@ def _edit(workspace: Workspace, path: str, old: str, new: str, *, every: bool) -
         old, new = _with_line_ends_of(text, old, new)
         count, lines = _occurrences(text, old)
         if old == new or not count or (count > 1 and not every):
-            raise ToolFailed(texts.file_tools.not_edited(location.name, count, lines, same=old == new))
+            raise ToolFailed(texts.files.not_edited(location.name, count, lines, same=old == new))
         replace_file(location, text.replace(old, new).encode())
-    return texts.file_tools.edited(location.name, count, lines)
+    return texts.files.edited(location.name, count, lines)
 
 
 def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
@@ -224,13 +234,54 @@ def _search_result(under: str, pattern: str, job: JobResult, seconds: float) -> 
     ]
     ends = [each for each in lines if isinstance(each, SearchSummary)]
     if not ends:  # the search was ended; the matches that it wrote until then are complete
-        raise ToolFailed(texts.file_tools.search_aborted(pattern, seconds, job.error, matches))
+        raise ToolFailed(texts.files.search_aborted(pattern, seconds, job.error, matches))
     if ends[0].bad:
-        raise ToolFailed(texts.file_tools.bad_pattern(pattern, ends[0].bad))
-    return texts.file_tools.search_results(
+        raise ToolFailed(texts.files.bad_pattern(pattern, ends[0].bad))
+    return texts.files.search_results(
         matches, under, ends[0].files, large=ends[0].large, full=ends[0].full, late=ends[0].late
     )
 
 
 def _join_path(under: str, file: str) -> str:
     return file if under == "." else f"{under.rstrip('/')}/{file}".removesuffix("/")
+
+
+MAX_FILE_BYTES = 50_000_000  # what the platforms take
+MAX_CAPTION_CHARACTERS = 900
+
+Caption = Annotated[str, Meta(max_length=MAX_CAPTION_CHARACTERS, description="Words to show with the file.")]
+
+
+def send_file_tool(
+    find_folders: FindFolders, home: Path, max_total_bytes: int | None = None, opener: OpenBeneath = open_beneath
+) -> Tool:
+    """The tool `send_file`, for files of a conversation and its attachments, which have a limit together."""
+    attachments = AttachmentFiles(home, max_total_bytes)
+
+    @tool(effect=Effect.PURE)
+    async def send_file(path: Annotated[str, "The path of the file."], use: Use, caption: Caption = "") -> str:
+        """Send a file to the user, in this chat. It is sent as it is now, at most 50 MB."""
+        workspace = Workspace(await find_folders(use.session_key), home, opener)
+
+        def copy_file() -> SentFile:
+            location = workspace.find(path, allow_attachments=True)
+            name = display_file_name(location.path.name)
+            with translate_file_errors(location.name), open_file(location) as source:
+                return _copy_file(attachments, source, name, use.key, caption)
+
+        sent = await run_in_thread(copy_file)
+        use.send_file(sent)
+        return texts.files.file_will_be_sent(sent.name, sent.size)
+
+    return as_tool(send_file)
+
+
+def _copy_file(attachments: AttachmentFiles, source: BinaryIO, name: str, key: str, caption: str) -> SentFile:
+    """Store a copy under an id that is the same for every attempt of the same call."""
+    attachment_id = f"att_{hashlib.sha256(key.encode()).hexdigest()[:26]}"
+    try:
+        saved = attachments.copy(attachment_id, name, source, MAX_FILE_BYTES)
+    except (FileTooLarge, AttachmentQuotaReached) as error:
+        raise ToolFailed(texts.files.file_not_sent(name, error.message)) from error
+    media_type = guess_type(name)[0] or UNKNOWN_MEDIA_TYPE
+    return SentFile(attachment_id, name, media_type, saved.size, saved.path, caption)

@@ -1,29 +1,174 @@
-"""Makes tools of Python functions.
-
-    @tool(effect="pure")
-    def add(a: int, b: int) -> int:
-        return a + b
-
-`add(1, 2)` is still 3, and `add.tool` is what an agent sees.
-"""
+"""Makes tools of Python functions: the schema of their arguments, and the conversion of what a model sends."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import msgspec
+from msgspec import Meta, Struct
 
 from perdure.core import texts
 from perdure.core.effects import Effect
 from perdure.core.storable_text import make_storable, to_json
 from perdure.core.tools import Tool, Use
 from perdure.errors import ConfigurationError, ToolFailed
-from perdure.tools.arguments import ToolParameters, parameters_of
-from perdure.tools.threads import run_in_thread
+from perdure.tools.blocking_jobs import run_in_thread
+
+_MSGSPEC_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_REFERENCE = "#/$defs/{name}"
+
+
+class ToolParameters(Struct, frozen=True):
+    """The parameters of a function that is a tool."""
+
+    hints: Mapping[str, Any]  # of the arguments that the model sends
+    required: frozenset[str]
+    schema: Mapping[str, Any]
+    use: str | None = None  # the parameter that gets the `Use`
+
+    def convert_arguments(self, tool: str, use: Use) -> dict[str, Any]:
+        """Convert the arguments to the types of the function; `ToolFailed` names everything that is wrong."""
+        given, problems = use.arguments, []
+        values = {self.use: use} if self.use else {}
+        for name, hint in self.hints.items():
+            try:
+                if name in given:
+                    values[name] = msgspec.convert(given[name], hint)
+                elif name in self.required:
+                    problems.append(texts.tool_calls.argument_missing(name, self._schema_of(name)))
+            except msgspec.ValidationError as error:
+                problems.append(self._misfit(name, given[name], str(error)))
+        problems += [texts.tool_calls.unknown_argument(name) for name in given if name not in self.hints]
+        if problems:
+            raise ToolFailed(texts.tool_calls.arguments_misfit(tool, problems, list(self.hints)))
+        return values
+
+    def _misfit(self, name: str, value: Any, error: str) -> str:
+        found = _MSGSPEC_ERROR.fullmatch(error)
+        problem, path = (found["problem"], found["path"] or "") if found else (error, "")
+        return texts.tool_calls.argument_misfit(f"{name}{path}", problem, _as_json(value), self._schema_of(name))
+
+    def _schema_of(self, name: str) -> str:
+        return _as_json(self.schema["properties"][name])
+
+
+def parameters_of(function: Callable[..., Any]) -> ToolParameters:
+    """The parameters of a function by its type hints; `TypeError` if a hint is missing or unusable."""
+    hints, found = _hints(function), inspect.signature(function).parameters
+    for parameter in found.values():
+        _refuse_unusable(parameter, hints)
+    uses = [name for name in found if _is_use(hints[name])]
+    if len(uses) > 1:
+        raise TypeError(f"{' and '.join(uses)} both ask for the Use; one parameter is enough")
+    given = {name: _described(hints[name]) for name in found if name not in uses}
+    defaults = {name: found[name].default for name in given if found[name].default is not inspect.Parameter.empty}
+    schema = _schema(given, defaults)
+    return ToolParameters(given, frozenset(given.keys() - defaults.keys()), schema, uses[0] if uses else None)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"a type hint cannot be read: {error}. Import it outside of `if TYPE_CHECKING`, and define it at the "
+            "top of a module"
+        ) from error
+
+
+def _refuse_unusable(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> None:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise TypeError(
+            f"the parameter `{parameter.name}` is {parameter.kind.description}, but a model gives each argument "
+            "by its name; write every parameter out"
+        )
+    if parameter.name not in hints:
+        raise TypeError(f"the parameter `{parameter.name}` has no type hint; without one there is no schema")
+
+
+def _is_use(hint: Any) -> bool:
+    return (get_args(hint)[0] if get_origin(hint) is Annotated else hint) is Use
+
+
+def _described(hint: Any) -> Any:
+    """The hint with a plain text in `Annotated` turned into a description."""
+    descriptions = (
+        [each for each in get_args(hint)[1:] if isinstance(each, str)] if get_origin(hint) is Annotated else []
+    )
+    return Annotated[hint, Meta(description=" ".join(descriptions))] if descriptions else hint
+
+
+# ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _schema(hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    fields = [
+        # The function fills in the default itself; here a default only makes the argument optional.
+        (name, hint, msgspec.field(default_factory=object)) if name in defaults else (name, hint)
+        for name, hint in hints.items()
+    ]
+    struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    schema = _without_references(*_parts(struct))
+    for name, default in defaults.items():
+        _show_default(schema["properties"][name], default)
+    return schema
+
+
+def _parts(struct: type) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of a struct, and those of the types that it refers to."""
+    try:
+        (top,), components = msgspec.json.schema_components([struct], ref_template=_REFERENCE)
+    except TypeError as error:
+        problem = str(error).splitlines()[-1]
+        raise TypeError(f"there is no JSON Schema for its type hints: {problem}") from error
+    schema = components.pop(top["$ref"].rpartition("/")[2])
+    del schema["title"]
+    return schema, components
+
+
+def _show_default(schema: dict[str, Any], default: Any) -> None:
+    try:
+        schema["default"] = msgspec.to_builtins(default, str_keys=True)
+    except TypeError:
+        return  # not expressible in JSON; the argument is optional all the same
+
+
+def _without_references(schema: dict[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its references inlined, for every provider; only a recursive type keeps them."""
+    try:
+        return dict(_inlined(schema, components, ()))
+    except RecursionError:
+        return {**schema, "$defs": dict(components)}
+
+
+def _inlined(part: Any, components: Mapping[str, Any], within: tuple[str, ...]) -> Any:
+    if isinstance(part, list):
+        return [_inlined(each, components, within) for each in part]
+    if not isinstance(part, dict):
+        return part
+    reference = part.get("$ref")
+    if not isinstance(reference, str):  # a property may have this name
+        return {
+            key: _inlined(value, components, within) for key, value in part.items() if not _is_index(key, value)
+        }
+    name, rest = reference.rpartition("/")[2], {key: value for key, value in part.items() if key != "$ref"}
+    if name in within:
+        raise RecursionError(name)
+    return {**_inlined(components[name], components, (*within, name)), **rest}
+
+
+def _is_index(key: str, value: Any) -> bool:
+    """Whether this is the discriminator of a tagged union: it names references, which are inlined."""
+    return key == "discriminator" and isinstance(value, dict) and "mapping" in value
+
+
+def _as_json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=repr).decode()
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,6 +16,7 @@ from perdure.core.states import ProcessState
 from perdure.core.tools import Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, shell
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.file_contents import sync_directory
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
@@ -27,9 +28,7 @@ from perdure.tools.keeper import (
     CommandStatus,
     CommandUnreadable,
 )
-from perdure.tools.process_records import ProcessRecord, ProcessRecords
-from perdure.tools.shell import call_directory
-from perdure.tools.threads import run_in_thread
+from perdure.tools.shell import ProcessRecord, ProcessRecords, call_directory
 
 TAIL_BYTES = 4000  # of output, in every answer but that of `log`
 LOG_BYTES = 20_000  # of output, in one answer of `log`
@@ -43,7 +42,7 @@ ProcessAction = Literal["list", "poll", "log", "wait", "write", "kill"]
 def process_tool(keepers: Path, records: ProcessRecords) -> Tool:
     """The tool `process`. It is `keyed`: a call that is repeated with the same key acts once."""
 
-    @tool(name="process", effect=Effect.KEYED, description=texts.prompts.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
+    @tool(name="process", effect=Effect.KEYED, description=texts.agents.PROCESS, timeout=MAX_WAIT_SECONDS + 60)
     async def process(
         action: ProcessAction,
         use: Use,
@@ -137,7 +136,7 @@ def _output_page(directory: Path, offset: int) -> str:
 async def _write(directory: Path, key: str, text: str, *, end: bool) -> str:
     """Write to the input of a process, once: after an interrupted call, nobody knows how much was written."""
     if not isinstance(keeper.read_status(directory), CommandRunning):
-        raise ToolFailed(texts.shell.NOT_RUNNING)
+        raise ToolFailed(texts.processes.COMMAND_NOT_RUNNING)
     if not await run_in_thread(lambda: _mark_written(directory, key)):
         raise OutcomeUnknown(texts.processes.INPUT_OUTCOME_UNKNOWN)
     if text:

@@ -8,17 +8,18 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import texts
 from perdure.core.effects import Effect
+from perdure.core.states import ProcessState
 from perdure.core.tools import ApprovalGuard, Tool, Use
 from perdure.errors import OutcomeUnknown, ToolFailed
 from perdure.tools import keeper, output_patterns
-from perdure.tools.chat_folders import ChatFolders, FindFolders
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.function_tools import as_tool, tool
 from perdure.tools.keeper import (
     DEFAULT_TIMEOUTS,
@@ -33,9 +34,42 @@ from perdure.tools.keeper import (
     LaunchSpec,
     StatusTimeouts,
 )
-from perdure.tools.process_records import ProcessRecords
 from perdure.tools.sandbox.in_force import SandboxInForce
-from perdure.tools.threads import run_in_thread
+from perdure.tools.workspace import ChatFolders, FindFolders
+
+
+class ProcessRecord(Struct, frozen=True):
+    """A background process in the store."""
+
+    id: str
+    directory: str  # the name of its first directory
+    command: str
+    state: ProcessState
+    started_at: int
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+class ProcessRecords(Protocol):
+    """The background processes of all chats. A call, named by its key, sees those of its own chat only."""
+
+    async def record(
+        self, call: str, directory: str, command: str, *, notify: bool, patterns: Sequence[str]
+    ) -> str:
+        """Record the process that a call is about to start, or has started before; return its id.
+
+        After return: the record is durable, and outlives its turn.
+        """
+
+    async def mark_started(self, process: str) -> None:
+        """Record that a process was started: from now on the gateway watches its output and its end."""
+
+    async def forget(self, process: str) -> None:
+        """Remove the record of a process that was not started and never will be."""
+
+    async def list_for_chat(self, call: str) -> Sequence[ProcessRecord]:
+        """The processes of the chat, running ones first."""
+
 
 POLL_SECONDS = 10.0  # between two checks for new output
 UNLIMITED_SECONDS = 10 * 365 * 86400.0  # the keeper ends a command in time: no other timeout is needed
@@ -111,14 +145,14 @@ def shell_tool(
 ) -> Tool:
     """The tool `shell`; `guard` says why a person must approve a command, if one must."""
 
-    @tool(name=name, effect=Effect.ATTACHED, description=texts.prompts.SHELL, timeout=UNLIMITED_SECONDS)
+    @tool(name=name, effect=Effect.ATTACHED, description=texts.agents.SHELL, timeout=UNLIMITED_SECONDS)
     async def shell(
         command: str,
         use: Use,
         timeout: float | None = None,
-        background: Annotated[bool, texts.prompts.SHELL_BACKGROUND] = False,
-        notify_on_complete: Annotated[bool, texts.prompts.SHELL_NOTIFY] = True,
-        watch_patterns: Annotated[Sequence[str], texts.prompts.SHELL_WATCH] = (),
+        background: Annotated[bool, texts.agents.SHELL_BACKGROUND] = False,
+        notify_on_complete: Annotated[bool, texts.agents.SHELL_NOTIFY] = True,
+        watch_patterns: Annotated[Sequence[str], texts.agents.SHELL_WATCH] = (),
     ) -> str:
         folders = await environment.folders(use.session_key)
         if background:
@@ -147,7 +181,7 @@ async def _make_call_directory(keepers: Path, key: str) -> None:
     try:
         await run_in_thread(lambda: keeper.make_directory(call_directory(keepers, key)))
     except OSError as error:
-        raise ToolFailed(texts.shell.not_started(str(error))) from error
+        raise ToolFailed(texts.processes.command_not_started(str(error))) from error
 
 
 async def start_in_background(
@@ -193,13 +227,13 @@ async def attach(first: Path, spec: LaunchSpec, timeouts: StatusTimeouts) -> Pat
     directory = last_call_directory(first)
     match await keeper.wait_for_status(directory, timeouts):
         case CommandMissing():
-            raise OutcomeUnknown(texts.shell.FILES_GONE)
+            raise OutcomeUnknown(texts.processes.COMMAND_FILES_GONE)
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case CommandUnclaimed():
             await _start_shielded(directory, spec, timeouts)
         case CommandNeverStarted():
-            raise ToolFailed(texts.shell.not_started(texts.shell.CANCELLED_BEFORE_START))
+            raise ToolFailed(texts.processes.command_not_started(texts.processes.CANCELLED_BEFORE_START))
     return directory
 
 
@@ -224,16 +258,16 @@ async def result_text(directory: Path, status: CommandStatus, timeouts: StatusTi
             lost = status.seen - status.kept
             if status.kept and size == 0:
                 output = texts.processes.OUTPUT_DELETED
-            return texts.shell.ended(
+            return texts.processes.command_ended(
                 status.exit_code, status.signal, lost, output, cause, middle=size == status.seen
             )
         case CommandLost(problem):
             output, _ = await _read_output(directory, timeouts)
-            raise OutcomeUnknown(texts.shell.lost(problem, output))
+            raise OutcomeUnknown(texts.processes.command_lost(problem, output))
         case CommandUnreadable(problem):
             raise OutcomeUnknown(problem)
         case _:  # it was started, so its files have been removed, all or some
-            raise OutcomeUnknown(texts.shell.FILES_GONE)
+            raise OutcomeUnknown(texts.processes.COMMAND_FILES_GONE)
 
 
 def exit_cause(status: CommandEnded) -> str:
@@ -248,7 +282,7 @@ async def _read_output(directory: Path, timeouts: StatusTimeouts) -> tuple[str, 
             lambda: (output_excerpt(directory), keeper.output_size(directory)), timeouts
         )
     except OSError as error:
-        return texts.shell.output_unreadable(str(error)), None
+        return texts.processes.output_unreadable(str(error)), None
 
 
 def output_excerpt(directory: Path, max_bytes: int = MAX_OUTPUT_BYTES) -> str:

@@ -10,16 +10,87 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from perdure.core import texts
 from perdure.errors import ToolFailed
-from perdure.tools.chat_folders import ChatFolders
-from perdure.tools.openat2 import OpenBeneath, open_beneath
+
+OpenBeneath = Callable[
+    [int, Sequence[str], int], int
+]  # gets a folder's descriptor, the parts of a path, and flags
+
+_SYSTEM_CALL = 437  # on every architecture that Python is built for, but Alpha
+_NO_MAGIC_LINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
+# A kernel without it; or a filter of system calls that does not know it, and says EPERM.
+_NOT_THERE = (errno.ENOSYS, errno.EPERM)
+
+
+def open_beneath(folder: int, parts: Sequence[str], flags: int) -> int:
+    """Open a file or folder beneath an opened folder, and return its descriptor.
+
+    `OSError` with ELOOP, ENOTDIR or EXDEV: a part of the path is a link. The path has no `..`.
+    """
+    try:
+        return _call_openat2(folder, os.fsencode("/".join(parts) or "."), flags | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+    return open_by_parts(folder, parts, flags)
+
+
+def open_by_parts(folder: int, parts: Sequence[str], flags: int) -> int:
+    """Do the same without `openat2`: open each part by its name alone, and never a link."""
+    if ".." in parts:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    at = os.dup(folder)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(parts[-1] if parts else ".", flags | os.O_NOFOLLOW, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def _call_openat2(folder: int, path: bytes, flags: int) -> int:
+    import ctypes  # here, because it loads slowly
+
+    how = (ctypes.c_uint64 * 3)(flags, 0, _BENEATH | _NO_MAGIC_LINKS | _NO_LINKS)
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    found: int = _library().syscall(
+        ctypes.c_long(_SYSTEM_CALL), ctypes.c_int(folder), ctypes.c_char_p(path), ctypes.byref(how), size
+    )
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+@cache
+def _library() -> Any:
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
+    return library
+
+
+class ChatFolders(Struct, frozen=True):
+    """The folders of one conversation."""
+
+    workspace: Path  # its commands run here, and its file tools work here
+    agent_home: Path  # the home directory of its commands
+    attachments: tuple[Path, ...] = ()  # files that came or were sent in it, each by its path; only to be read
+
+
+FindFolders = Callable[[str], Awaitable[ChatFolders]]  # gets a session key; the folders are there when it returns
+
 
 # Calls of one step run side by side. Without a lock, two edits of one file would lose the first.
 _LOCKS = [threading.Lock() for _ in range(64)]
@@ -105,12 +176,12 @@ class Workspace:
             relative = Path(path).expanduser() if path.split("/", 1)[0] == "~" else Path(path)
             resolved = (root / relative).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, no home, a zero byte
-            raise ToolFailed(texts.file_tools.bad_path(path, error)) from error
+            raise ToolFailed(texts.files.bad_path(path, error)) from error
         forbidden = self._gateway_files(root)
         if allow_attachments and resolved in (each.resolve() for each in self._attachments):
             return FileLocation(resolved.parent, (resolved.name,), _shown(resolved), opener=self._opener)
         if not resolved.is_relative_to(root) or self._is_of_the_gateway(resolved, root):
-            raise ToolFailed(texts.file_tools.outside_root(path, str(root)))
+            raise ToolFailed(texts.files.outside_root(path, str(root)))
         return FileLocation(
             root, resolved.relative_to(root).parts, self._name(resolved, root), forbidden, self._opener
         )
@@ -163,9 +234,9 @@ def _file_id(status: os.stat_result) -> FileId:
 def refuse_forbidden(location: FileLocation, status: os.stat_result) -> None:
     """Refuse an opened file that is no regular one, or that is the gateway's own."""
     if not stat.S_ISREG(status.st_mode):
-        raise ToolFailed(texts.file_tools.not_a_file(location.name))
+        raise ToolFailed(texts.files.not_a_file(location.name))
     if _file_id(status) in location.forbidden:
-        raise ToolFailed(texts.file_tools.gateway_file(location.name))
+        raise ToolFailed(texts.files.gateway_file(location.name))
 
 
 @contextmanager
@@ -174,10 +245,10 @@ def translate_file_errors(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolFailed(texts.file_tools.no_such_file(name)) from error
+        raise ToolFailed(texts.files.no_such_file(name)) from error
     except (FileExistsError, NotADirectoryError) as error:
-        raise ToolFailed(texts.file_tools.parent_is_file(name)) from error
+        raise ToolFailed(texts.files.parent_is_file(name)) from error
     except OSError as error:
         if error.errno in _EXCHANGED:
-            raise ToolFailed(texts.file_tools.exchanged(name)) from error
-        raise ToolFailed(texts.file_tools.unusable(name, error.strerror or str(error))) from error
+            raise ToolFailed(texts.files.exchanged(name)) from error
+        raise ToolFailed(texts.files.unusable(name, error.strerror or str(error))) from error

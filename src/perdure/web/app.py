@@ -14,16 +14,12 @@ from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 from perdure.web.api.attachments import AttachmentApi
 from perdure.web.api.chats import ChatApi, ChatListApi
-from perdure.web.api.demo import DemoApi, uses_only_offline_model
-from perdure.web.api.gateway import ConfigurationApi, GatewaysApi, HealthApi
+from perdure.web.api.gateway import ConfigurationApi, DemoApi, GatewaysApi, HealthApi, uses_only_offline_model
 from perdure.web.api.metrics import MetricsApi
-from perdure.web.api.outbox import OutboxApi
 from perdure.web.api.overview import OverviewApi
 from perdure.web.api.people import PeopleApi
 from perdure.web.api.processes import ProcessApi
-from perdure.web.api.questions import QuestionApi
-from perdure.web.api.sessions import SessionApi, TurnApi
-from perdure.web.auth.headers import SecurityHeaders
+from perdure.web.api.sessions import OutboxApi, QuestionApi, SessionApi, TurnApi
 from perdure.web.auth.login import Authenticator
 from perdure.web.auth.origin import HostNames
 from perdure.web.openapi import DescriptionApi
@@ -32,6 +28,7 @@ from perdure.web.pages.rendering import ChatPage, StaticFileApi
 from perdure.web.requests import read_body
 from perdure.web.responses import (
     HttpRefusal,
+    SecurityHeaders,
     crash_response,
     error_responder,
     http_error_response,

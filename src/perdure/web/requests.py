@@ -12,9 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from perdure.core.address import Address
 from perdure.core.delivery import DeliveryState
-from perdure.core.session import SessionState
+from perdure.core.states import OPEN_STATES, SessionState
 from perdure.core.texts import http as texts
-from perdure.core.turn import OPEN_STATES
 from perdure.store.decisions import CURSOR
 from perdure.store.sessions import SessionFilter
 from perdure.web.api.events import EventCursor

@@ -1,4 +1,4 @@
-"""Error responses: JSON with a hint that says what to do, or a page for browsers."""
+"""Error responses, as JSON with a hint or a page for browsers, and security headers on every response."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core import texts
 from perdure.errors import PerdureError, Unavailable
@@ -85,3 +86,38 @@ async def http_error_response(request: Request, error: Exception) -> Response:
 async def crash_response(request: Request, error: Exception) -> Response:
     """An unexpected exception: Starlette raises it again for the log, and the client is told to look there."""
     return error_response(request, texts.http.CRASHED, texts.http.crash_details(type(error).__name__), 500)
+
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS = [
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    # Not `no-referrer`: a browser would then hide the origin of our own forms from us too.
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+DEFAULT_CACHE_CONTROL = (b"cache-control", b"no-store")
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds the security headers to every response.
+
+    Not Starlette's base class for middleware, which costs a task for every open stream.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = message["headers"]
+                cached = any(name.lower() == DEFAULT_CACHE_CONTROL[0] for name, _ in given)
+                message["headers"] = [*given, *SECURITY_HEADERS, *([] if cached else [DEFAULT_CACHE_CONTROL])]
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

@@ -8,8 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from perdure.core.logins import Scope
 from perdure.core.roles import Role
-from perdure.core.session import SessionState
-from perdure.core.states import ProcessState
+from perdure.core.states import ProcessState, SessionState
 from perdure.operations.gateways import GatewayResource
 from perdure.operations.resources import ListedDecisionResource, SessionResource, SettingResource, TurnResource
 from perdure.store.erasure import ErasedSession

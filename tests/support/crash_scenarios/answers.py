@@ -122,7 +122,12 @@ class GoalTurns(CrashScenario):
 
     name = "goal"
     writes = ("/goal once dig 0s\nsay: dug",)
-    sees = (texts.goals.started(2, busy=False), "dug", "dug", texts.goals.budget_spent(2))
+    sees = (
+        texts.chat_commands.goal_started(2, busy=False),
+        "dug",
+        "dug",
+        texts.chat_commands.goal_budget_spent(2),
+    )
     settings: ClassVar = {"GOAL__MAX_TURNS": "2"}
     turns = 2
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from perdure.core.journal import TurnCancelled, TurnView
-from perdure.core.session import CancelReason
-from perdure.core.turn import TurnState
+from perdure.core.states import CancelReason, TurnState
 from support.crash_sweep import CrashScenario
 
 FIRST_MESSAGE = "once a 0.05s\nstep b 0s\nsay: one"

@@ -23,7 +23,7 @@ from perdure.agents.custom.steps import RecordedSteps, StepContext
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, Message, UserMessage, build_conversation
 from perdure.core.journal import MessagesJoined, ModelAnswered, TurnBegan, TurnCancelled, TurnView
-from perdure.core.session import CancelReason
+from perdure.core.states import CancelReason
 from perdure.errors import ConfigurationError, ModelError, OutcomeUnknown, StepChanged
 
 AgentFunction = Callable[[StepContext], Awaitable[str]]
@@ -104,7 +104,7 @@ def _messages_to_answer(turns: Sequence[TurnView], context: TurnContext) -> list
                 found.append("\n\n".join(_full_text(message) for message in worded[record.seq]))
             elif isinstance(record.entry, MessagesJoined) and any(not cause.wish for cause in record.entry.causes):
                 found.append(None)
-    return found or [texts.attachments.message_without_text()]
+    return found or [texts.files.message_without_text()]
 
 
 def _full_text(message: Message) -> str:

@@ -35,8 +35,7 @@ from pydantic_ai.usage import UsageLimits
 from perdure.agents.api import ModelRequest, Reply, TurnContext
 from perdure.agents.builtin_agent import Bounds, Finish, next_action
 from perdure.agents.custom.guard import GuardedTurn
-from perdure.agents.custom.pydantic_codec import reply_text
-from perdure.agents.custom.pydantic_journal import PydanticJournal
+from perdure.agents.custom.pydantic_journal import PydanticJournal, reply_text
 from perdure.agents.custom.steps import DECLARABLE_EFFECTS
 from perdure.agents.providers.completeness import watch_streams
 from perdure.agents.providers.message_codec import to_provider_messages
@@ -100,7 +99,7 @@ class PydanticAgent:
         guarded.raise_if_ended()
         if isinstance(result.output, DeferredToolRequests):
             tools = [call.tool_name for call in [*result.output.calls, *result.output.approvals]]
-            raise ModelError(texts.custom_agents.deferred_results(tools))
+            raise ModelError(texts.agents.deferred_results(tools))
         text = reply_text(result.output)
         closing = journal.closing_entries(result.all_messages(), text)
         is_text = isinstance(result.output, str)
@@ -120,10 +119,10 @@ class PydanticAgent:
             case exceptions.FallbackExceptionGroup():  # every model has failed: the last error explains enough
                 return self._explained_error(error.exceptions[-1], context)
             case exceptions.ModelContextWindowExceededError():
-                return ModelError(texts.compaction.CONVERSATION_TOO_LONG)
+                return ModelError(texts.agents.CONVERSATION_TOO_LONG)
             case exceptions.ModelAPIError() | exceptions.UnexpectedModelBehavior():
                 failed = call_failure(error, environment_secrets())
-                return ModelError(texts.providers.failed(failed.message, failed.status, failed.said, 1))
+                return ModelError(texts.agents.provider_failed(failed.message, failed.status, failed.said, 1))
             case _:
                 return error
 
@@ -143,7 +142,7 @@ def _opening_messages(context: TurnContext, journal: PydanticJournal) -> list[Mo
     # No response in it is in its native form, so that the provider does not matter.
     opening = to_provider_messages(ModelRequest([*before, *journal.unseen_messages()], 1))
     if not opening[-1].parts:
-        opening[-1] = Request([UserPromptPart(texts.attachments.message_without_text())])
+        opening[-1] = Request([UserPromptPart(texts.files.message_without_text())])
     return opening
 
 

@@ -7,22 +7,39 @@ result that is journalled it gets that, and so only the missing ones are request
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import msgspec
+import pydantic_core
 from pydantic_ai import exceptions
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    FileUrl,
+    ModelMessage,
+    ModelResponse,
+    ModelResponsePart,
+    TextContent,
+    TextPart,
+    ToolCallPart,
+    ToolReturn,
+    ToolReturnPart,
+    UploadedFile,
+    is_multi_modal_content,
+)
+from pydantic_ai.usage import RequestUsage
 
 from perdure.agents.builtin_agent import Bounds
 from perdure.agents.custom.guard import GuardedTurn
-from perdure.agents.custom.pydantic_codec import (
-    decode_response,
-    encode_response,
-    newest_results,
-    result_entries,
-    tool_result_text,
+from perdure.agents.providers.message_codec import (
+    dump_native,
+    load_native,
+    to_model_answered,
+    tool_call_parts,
+    with_call_ids,
 )
 from perdure.agents.providers.models import call_failure, environment_secrets
 from perdure.agents.providers.retries import ask_with_retries
@@ -30,11 +47,113 @@ from perdure.agents.tool_calls import ToolCallRunner
 from perdure.core import texts
 from perdure.core.conversation import AssistantMessage, FindFile, Message, build_conversation
 from perdure.core.effects import Effect
-from perdure.core.journal import CallProgress, Entry, ModelAnswered, ModelAsked, ToolEnded, TurnView
-from perdure.core.recovery.tail import is_final_response, is_length_limited
+from perdure.core.journal import (
+    CallProgress,
+    Entry,
+    ModelAnswered,
+    ModelAsked,
+    ToolEnded,
+    ToolOutcome,
+    ToolStarted,
+    TurnView,
+)
+from perdure.core.recovery.decision import is_final_response, is_length_limited
 from perdure.core.roles import ToolRights
 from perdure.core.tools import Tool, Use
 from perdure.errors import ToolFailed
+
+# ── responses ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_response(step: int, response: ModelResponse) -> ModelAnswered:
+    """A response as an entry, with everything that the library knows of it, so that a replay returns the same."""
+    entry = to_model_answered(step, response)
+    if len(entry.calls) != len(
+        tool_call_parts(response)
+    ):  # too many calls: the rest is left out, here and on replay
+        return entry
+    return msgspec.structs.replace(entry, native=dump_native(response))
+
+
+def decode_response(entry: ModelAnswered) -> ModelResponse:
+    """The response as it was, or at least its text and calls; every call has a unique id."""
+    native = None if entry.native is None else load_native(entry.native, len(entry.calls))
+    response = native or ModelResponse(_plain(entry), usage=_usage(entry), finish_reason=None)
+    ids = [part.tool_call_id for part in tool_call_parts(response)]
+    if "" in ids or len({*ids}) < len(ids):
+        return replace(response, parts=list(with_call_ids(response.parts, _replay_ids(entry.step))))
+    return response
+
+
+def _plain(entry: ModelAnswered) -> list[ModelResponsePart]:
+    text = [TextPart(entry.text)] if entry.text.strip() else []
+    calls = [ToolCallPart(call.tool, call.arguments) for call in entry.calls]
+    return [*text, *with_call_ids(calls, _replay_ids(entry.step))]
+
+
+def _usage(entry: ModelAnswered) -> RequestUsage:
+    return RequestUsage(input_tokens=entry.usage.input, output_tokens=entry.usage.output)
+
+
+def _replay_ids(step: int) -> Iterator[str]:
+    """Ids of calls that are the same on every replay, and short enough for every provider."""
+    return (f"c{step:04}x{number:03}" for number in count(1))
+
+
+# ── results ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def newest_results(messages: Sequence[ModelMessage]) -> Iterator[ToolReturnPart]:
+    """The tool results behind the last response."""
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse):
+            return
+        yield from (part for part in message.parts if isinstance(part, ToolReturnPart))
+
+
+def result_entries(call: CallProgress, part: ToolReturnPart, limit: int) -> list[Entry]:
+    """The entries for a call whose result came from the library, and not from a tool of the agent."""
+    request = call.request
+    if call.started is not None:  # by earlier code, which had a tool for it
+        return [ToolEnded(request.id, "unknown", texts.tool_calls.OUTCOME_UNKNOWN)]
+    outcome: ToolOutcome = "ok" if part.outcome == "success" else "error"
+    text = texts.phrases.clip(part.model_response_str(wrap_if_error=False), limit)
+    return [ToolStarted(request.id, request.tool, Effect.PURE, ""), ToolEnded(request.id, outcome, text)]
+
+
+def tool_result_text(result: Any) -> str:
+    """The result of a tool as text: pictures and other files are only mentioned."""
+    value, content = (result.return_value, result.content) if isinstance(result, ToolReturn) else (result, None)
+    part = ToolReturnPart("", value)
+    also = [content] if isinstance(content, str) else content or []
+    lines = [part.model_response_str(), *map(_content_text, [*part.files, *also])]
+    return "\n".join(filter(None, lines)).encode(errors="replace").decode()
+
+
+def _content_text(item: Any) -> str:
+    match item:
+        case str():
+            return item
+        case TextContent():
+            return item.content
+        case BinaryContent():
+            return texts.tool_calls.binary_content(item.media_type, len(item.data))
+        case FileUrl():
+            return texts.tool_calls.resource_link("a file", item.url)
+        case UploadedFile():
+            return texts.tool_calls.resource_link("a file", item.file_id)
+        case _:
+            return ""
+
+
+def reply_text(output: Any) -> str:
+    """An output as the text that people read: a text as it is, everything else as JSON."""
+    if output is None or isinstance(output, str):
+        return output or ""
+    if is_multi_modal_content(output):
+        return _content_text(output)
+    return pydantic_core.to_json(output, fallback=str).decode()
+
 
 REJECTED_FINISH = "rejected"  # of a final answer that the agent did not accept
 _key: ContextVar[str] = ContextVar("idempotency_key", default="")
@@ -160,7 +279,7 @@ class PydanticJournal:
         """The result of a call: the journalled one, or else the tool's, which is journalled first."""
         call = self.context.view.calls.get(self._call_ids.get(wire_id or "", ""))
         if call is None:
-            raise exceptions.ToolFailed(texts.custom_agents.NESTED_CALL_NOT_RUN)
+            raise exceptions.ToolFailed(texts.agents.NESTED_CALL_NOT_RUN)
         if call.ended is None:
             tool = Tool(call.request.tool, "", lambda use: _run_with_key(run, use), effect)
             await self._call_runner(tool).perform(call)
@@ -188,8 +307,8 @@ class PydanticJournal:
         match self.context.view.calls[call.request.id].ended:
             case ToolEnded(outcome="ok", text=text):
                 return text
-            case ToolEnded(outcome="error", text=text) if text.endswith(texts.custom_agents.CALL_AGAIN_HINT):
-                raise exceptions.ModelRetry(text.removesuffix(texts.custom_agents.CALL_AGAIN_HINT).rstrip())
+            case ToolEnded(outcome="error", text=text) if text.endswith(texts.agents.CALL_AGAIN_HINT):
+                raise exceptions.ModelRetry(text.removesuffix(texts.agents.CALL_AGAIN_HINT).rstrip())
             case ToolEnded(text=text):
                 raise exceptions.ToolFailed(text)
             case None:
@@ -212,11 +331,11 @@ async def _run_with_key(run: Callable[[], Awaitable[Any]], use: Use) -> str:
     try:
         return tool_result_text(await run())
     except exceptions.ModelRetry as error:
-        raise ToolFailed(texts.custom_agents.call_again(error.message)) from error
+        raise ToolFailed(texts.agents.call_again(error.message)) from error
     except exceptions.ToolFailed as error:
         raise ToolFailed(error.message) from error
     except (exceptions.CallDeferred, exceptions.ApprovalRequired) as error:
-        raise ToolFailed(texts.custom_agents.DEFERRED_TOOL_NOT_RUN) from error
+        raise ToolFailed(texts.agents.DEFERRED_TOOL_NOT_RUN) from error
     finally:
         _key.reset(token)
 

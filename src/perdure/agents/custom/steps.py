@@ -65,10 +65,10 @@ def encode_result(result: Any) -> tuple[ToolOutcome, str, BaseException | None]:
     try:
         text = to_json(result, ordered=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return "error", texts.custom_agents.result_not_json(type(result).__name__, error), error
+        return "error", texts.agents.result_not_json(type(result).__name__, error), error
     size = len(text.encode())
     if size > MAX_STEP_BYTES:
-        return "error", texts.custom_agents.result_too_large(size, MAX_STEP_BYTES), None
+        return "error", texts.agents.result_too_large(size, MAX_STEP_BYTES), None
     return "ok", text, None
 
 
@@ -78,10 +78,10 @@ def decode_result(step: ToolStarted, ended: ToolEnded) -> Any:
         case "ok":
             return msgspec.json.decode(ended.text)
         case "error":
-            raise StepFailed(texts.custom_agents.step_failed(step.tool, ended.text))
+            raise StepFailed(texts.agents.step_failed(step.tool, ended.text))
         case _:
             raise OutcomeUnknown(
-                texts.custom_agents.step_outcome_unknown(describe_step(step, step.arguments), ended.text)
+                texts.agents.step_outcome_unknown(describe_step(step, step.arguments), ended.text)
             )
 
 
@@ -174,9 +174,9 @@ class StepContext:
         asked, answer = self._recorded.asked.get(name), self._recorded.answers.get(name)
         if asked is not None and (asked.text, asked.options) != (question, tuple(options)):
             raise StepChanged(
-                texts.custom_agents.step_changed(
-                    texts.custom_agents.question_step(asked.text, asked.options),
-                    texts.custom_agents.question_step(question, options),
+                texts.agents.step_changed(
+                    texts.agents.question_step(asked.text, asked.options),
+                    texts.agents.question_step(question, options),
                 )
             )
         if answer is not None:
@@ -223,7 +223,7 @@ class StepContext:
         before = self._recorded.calls.get(step.call)
         if before is not None and before.request.arguments != step.arguments:
             raise StepChanged(
-                texts.custom_agents.step_changed(
+                texts.agents.step_changed(
                     describe_step(step, before.request.arguments), describe_step(step, step.arguments)
                 )
             )
@@ -232,7 +232,7 @@ class StepContext:
         if before is not None and before.started is not None:
             step = msgspec.structs.replace(step, key=before.started.key)
             if not _repeatable(before.started.effect, step.effect):
-                return await self._finish_step(step, "unknown", texts.custom_agents.STEP_INTERRUPTED)
+                return await self._finish_step(step, "unknown", texts.agents.STEP_INTERRUPTED)
         if beginning := self._unrecorded_start(step):
             await self._context.append(*beginning)
         self._context.raise_if_ended()  # a repeated step appends nothing here that would raise it
@@ -282,7 +282,7 @@ async def _run_function(name: str, function: Callable[[], Any]) -> tuple[ToolOut
         return "unknown", error.message, error
     except BaseException as error:  # noqa: BLE001 reason: it may fail in any way, and the error is its result
         raise_uncontained(error)
-        return "error", texts.custom_agents.step_error(error), error
+        return "error", texts.agents.step_error(error), error
     finally:
         _current_step.reset(token)
     return encode_result(result)

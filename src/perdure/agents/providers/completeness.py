@@ -20,7 +20,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from perdure.core import texts
 from perdure.core.journal import ModelAnswered
-from perdure.core.recovery.tail import STOPPED_FINISH_REASONS
+from perdure.core.recovery.decision import STOPPED_FINISH_REASONS
 from perdure.errors import ModelCallFailed
 
 FINISH_DETAIL = "finish_reason"  # where the library keeps the provider's own finish reason
@@ -32,7 +32,7 @@ MAX_MARK_BYTES = 32
 
 def incomplete_answer_error(why: str) -> ModelCallFailed:
     """The failure of a model call whose answer is incomplete."""
-    return ModelCallFailed(texts.providers.INCOMPLETE, said=why, broke_off=True)
+    return ModelCallFailed(texts.agents.PROVIDER_INCOMPLETE, said=why, broke_off=True)
 
 
 def require_finish_reason(response: ModelResponse) -> str | None:
@@ -44,14 +44,14 @@ def require_finish_reason(response: ModelResponse) -> str | None:
     if said or response.provider_url is None or response.provider_name in PROVIDERS_WITHOUT_FINISH_DETAIL:
         return finish or (said if isinstance(said, str) else None)
     if finish is None or finish in INVENTED_FINISH_REASONS:
-        raise incomplete_answer_error(texts.providers.NO_FINISH_REASON)
+        raise incomplete_answer_error(texts.agents.NO_FINISH_REASON)
     return finish
 
 
 def require_complete_calls(answer: ModelAnswered) -> ModelAnswered:
     """The answer; `ModelCallFailed` if its provider stopped the model inside of a tool call."""
     if answer.calls and (answer.finish or "").lower() in STOPPED_FINISH_REASONS:
-        raise incomplete_answer_error(texts.providers.incomplete_call(str(answer.finish)))
+        raise incomplete_answer_error(texts.agents.incomplete_call(str(answer.finish)))
     return answer
 
 

@@ -118,7 +118,7 @@ def _response(message: AssistantMessage, ids: _WireCallIds, provider: Provider |
     parts += [
         ToolCallPart(call.tool, call.arguments, wire) for call, wire in zip(message.calls, wire_ids, strict=True)
     ]
-    return ModelResponse(parts or [TextPart(texts.providers.EMPTY_MESSAGE)])
+    return ModelResponse(parts or [TextPart(texts.agents.EMPTY_MESSAGE)])
 
 
 def _load_native(message: AssistantMessage, provider: Provider | None) -> ModelResponse | None:

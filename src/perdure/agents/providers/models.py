@@ -39,7 +39,7 @@ from perdure.agents.providers.window_probe import ModelWindow, WindowProbe
 from perdure.core import texts
 from perdure.core.context_window import ContextRefusal, KnownWindow, parse_refusal
 from perdure.core.journal import ModelAnswered
-from perdure.core.redaction import redact
+from perdure.core.printable_text import redact
 from perdure.errors import ConfigurationError, ModelCallFailed
 from perdure.http_limits import bound_answers
 
@@ -121,8 +121,8 @@ class ProviderModel:
                         request.step, await self._request_learning_window(request, show_preview, images)
                     )
             except TimeoutError as error:
-                late = texts.providers.timed_out_after(self._timeout)
-                raise ModelCallFailed(texts.providers.TIMED_OUT, said=late, again=False) from error
+                late = texts.agents.provider_timed_out_after(self._timeout)
+                raise ModelCallFailed(texts.agents.PROVIDER_TIMED_OUT, said=late, again=False) from error
             except (failures.AgentRunError, failures.UserError) as error:
                 if not (images and _may_refuse_images(error)):
                     raise call_failure(error, self._secrets) from error
@@ -204,7 +204,7 @@ async def read_stream(stream: StreamedResponse, show_preview: PreviewCallback) -
         show_preview(text)
         if len(text) > MAX_ANSWER_CHARS:
             await stream.cancel()
-            raise incomplete_answer_error(texts.providers.answer_too_long(MAX_ANSWER_CHARS))
+            raise incomplete_answer_error(texts.agents.answer_too_long(MAX_ANSWER_CHARS))
     return response_with_end_mark(stream)
 
 
@@ -223,7 +223,7 @@ def call_failure(error: Exception, secrets: Sequence[str] = ()) -> ModelCallFail
     lost = broken and isinstance(error, failures.ModelConnectionError)
     late = isinstance(error, failures.ModelTimeoutError)
     return ModelCallFailed(
-        texts.providers.INCOMPLETE if lost and not late else redact(failure_text(error), secrets),
+        texts.agents.PROVIDER_INCOMPLETE if lost and not late else redact(failure_text(error), secrets),
         said=redact(_failure_detail(error), secrets),
         status=getattr(error, "status_code", None),
         again=broken or isinstance(error, RETRYABLE_ERRORS),
@@ -271,23 +271,23 @@ def failure_text(error: Exception) -> str:
     """Why there is no answer, as a sentence for people; it never contains a key."""
     match error:
         case failures.ModelAuthenticationError():
-            return texts.providers.KEY_REFUSED
+            return texts.agents.PROVIDER_KEY_REFUSED
         case failures.ModelNotFoundError():
-            return texts.providers.unknown_model(error.model_name)
+            return texts.agents.unknown_model(error.model_name)
         case failures.ModelQuotaExceededError():
-            return texts.providers.QUOTA_EXHAUSTED
+            return texts.agents.PROVIDER_QUOTA_EXHAUSTED
         case failures.ModelRateLimitError() | failures.ModelUnavailableError():
-            return texts.providers.BUSY
+            return texts.agents.PROVIDER_BUSY
         case failures.ModelTimeoutError():
-            return texts.providers.TIMED_OUT
+            return texts.agents.PROVIDER_TIMED_OUT
         case failures.ModelConnectionError():
-            return texts.providers.UNREACHABLE
+            return texts.agents.PROVIDER_UNREACHABLE
         case failures.ModelServerError():
-            return texts.providers.SERVER_ERROR
+            return texts.agents.PROVIDER_SERVER_ERROR
         case failures.ModelAPIError():
-            return texts.providers.refused(_provider_message(error))
+            return texts.agents.provider_refused(_provider_message(error))
         case _:
-            return texts.providers.GARBLED
+            return texts.agents.PROVIDER_GARBLED
 
 
 def _provider_message(error: failures.ModelAPIError) -> str:
@@ -331,7 +331,7 @@ def open_model(
                 hint=f"Set model.api_key, or {variable[1]} in the environment.",
             ) from error
         raise ConfigurationError(
-            f"the model {name!r} cannot be used: {error}", hint=texts.providers.MODEL_NAME_HINT
+            f"the model {name!r} cannot be used: {error}", hint=texts.agents.MODEL_NAME_HINT
         ) from error
     return ProviderModel(
         name,

@@ -39,7 +39,7 @@ async def ask_with_retries(
             wait = retry_delay(error, before, backoff_seconds)
             await context.append(_failure_entry(step, model, len(before) + 1, error, wait))
             if wait is None:
-                reason = texts.providers.failed(error.message, error.status, error.said, len(before) + 1)
+                reason = texts.agents.provider_failed(error.message, error.status, error.said, len(before) + 1)
                 raise ModelError(reason) from error
         await asyncio.sleep(wait)
         await context.append(ModelAsked(step, model))

@@ -49,7 +49,7 @@ class ModelWindow:
         if sent > MIN_PROBED_TOKENS and not self._confirmed:
             await self._probe_server()
         if self._confirmed and sent > self.tokens:
-            raise ContextTooLong(texts.compaction.CONVERSATION_TOO_LONG, fits=self.tokens)
+            raise ContextTooLong(texts.agents.CONVERSATION_TOO_LONG, fits=self.tokens)
 
     async def learn_from_refusal(self, request: ModelRequest, refusal: ContextRefusal) -> ContextTooLong:
         """Learn from a request that was refused as too long; return the error to raise."""
@@ -58,11 +58,11 @@ class ModelWindow:
             self._known.learn_from_server(refusal.window)
             fits = sent * refusal.window // max(refusal.sent, refusal.window)
             return ContextTooLong(
-                texts.compaction.CONVERSATION_TOO_LONG, fits=fits if refusal.sent else min(refusal.window, sent)
+                texts.agents.CONVERSATION_TOO_LONG, fits=fits if refusal.sent else min(refusal.window, sent)
             )
         await self._probe_server()
         self._known.learn_from_refusal(sent)
-        return ContextTooLong(texts.compaction.CONVERSATION_TOO_LONG)
+        return ContextTooLong(texts.agents.CONVERSATION_TOO_LONG)
 
     def learn_from_answer(self, request: ModelRequest, answer: ModelAnswered) -> None:
         # Some providers report no input tokens.

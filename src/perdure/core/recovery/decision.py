@@ -1,8 +1,4 @@
-"""The recovery decision: whether an interrupted turn resumes, by its journal, its context and the policy.
-
-`decide()` reads from top to bottom as an operator would explain it. It never acts: `runtime.recovery` journals
-the decision with its evidence and applies it.
-"""
+"""The recovery decision: whether an interrupted turn resumes, by its tail, context, crash loops and the policy."""
 
 from __future__ import annotations
 
@@ -13,10 +9,122 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import texts
-from perdure.core.journal import HANDED_OVER_EVIDENCE, RecoveryDecided, TurnView
-from perdure.core.recovery.tail import Tail, tail_of
-from perdure.core.session import ResumePolicy, SessionState
-from perdure.core.turn import TurnState
+from perdure.core.journal import (
+    HANDED_OVER_EVIDENCE,
+    CallProgress,
+    ModelAnswered,
+    QuestionAnswered,
+    QuestionAsked,
+    RecoveryDecided,
+    ToolEnded,
+    TurnClaimed,
+    TurnView,
+)
+from perdure.core.messages import Sender
+from perdure.core.roles import Right
+from perdure.core.states import ResumePolicy, SessionState, TurnState
+
+# The finish reasons of a complete answer, in lower case, by any provider. Any other (length, max_tokens,
+# content_filter, error, none at all) means that the response is truncated.
+FINAL_FINISH_REASONS = frozenset(
+    (
+        "stop",
+        "end",
+        "end_turn",
+        "stop_sequence",
+        "stop_criteria_met",
+        "complete",
+        "completed",
+        "eos",
+        "eos_token",
+        "endoftext",
+        "done",
+        "finish",
+        "finished",
+    )
+)
+
+
+# The finish reasons of a response that reached its length limit, in lower case.
+LENGTH_FINISH_REASONS = frozenset(("length", "max_tokens", "model_length"))
+# Finish reasons at which a provider stopped the model: a tool call before one of them may be incomplete.
+STOPPED_FINISH_REASONS = LENGTH_FINISH_REASONS | {"content_filter", "refusal", "safety", "error"}
+
+
+class Tail(StrEnum):
+    NOTHING = "nothing but ours"
+    MESSAGE = "an unanswered message"
+    OPEN_CALL = "a tool call without result"
+    RESULT = "a tool result without answer"
+    QUESTION = "a question to the user"
+    TRUNCATED = "a response that was cut off"
+    FINAL = "the final answer"
+
+
+def is_final_response(response: ModelAnswered) -> bool:
+    """Whether a model's response ends the turn: no tool call, and an explicit finish."""
+    return not response.calls and (response.finish or "").lower() in FINAL_FINISH_REASONS
+
+
+def is_length_limited(response: ModelAnswered) -> bool:
+    """Whether a response is a text that ends at the model's length limit."""
+    return not response.calls and (response.finish or "").lower() in LENGTH_FINISH_REASONS
+
+
+def tail_of(view: TurnView) -> Tail:
+    """The tail of a turn."""
+    if not view.content:
+        return Tail.NOTHING
+    if view.awaits_answer:
+        return Tail.QUESTION
+    if any(_lacks_result(call) for call in view.calls.values()):
+        return Tail.OPEN_CALL
+    match view.content[-1].entry:
+        case ModelAnswered() as response:
+            return Tail.FINAL if is_final_response(response) else Tail.TRUNCATED
+        case ToolEnded():
+            return Tail.RESULT
+        case _:
+            return Tail.MESSAGE
+
+
+def _lacks_result(call: CallProgress) -> bool:
+    """Whether the call has no result. `cancelled` is none: the gateway wrote it when the turn ended first."""
+    return call.ended is None or call.ended.outcome == "cancelled"
+
+
+PERSON_RULE = "person"  # the rule of a decision that a person made, with `/resume`
+
+
+class PendingRequest(Struct, frozen=True):
+    """Who requested it, when, the right that it needs, and the question that it answers, if any."""
+
+    by: Sender
+    at: int
+    right: Right
+    question: QuestionAsked | None = None
+    platform: str = ""  # where they requested it; empty: in the conversation itself
+
+
+def pending_request(view: TurnView) -> PendingRequest | None:
+    """The newest request of a person since the turn's last claim; None if there is none."""
+    for record in reversed(view.records):
+        match record.entry:
+            case TurnClaimed():
+                return None
+            case QuestionAnswered(by=by, platform=platform):
+                asked = view.question
+                right: Right = "approve" if asked and asked.approves else "talk"
+                return PendingRequest(by, record.at, right, asked, platform)
+            case RecoveryDecided(rule=rule, evidence={"by": str(person)}) if rule == PERSON_RULE:
+                return PendingRequest(Sender(person), record.at, "command")
+    return None
+
+
+def times_asked(view: TurnView, question: str) -> int:
+    """How often a question was asked."""
+    entries = (record.entry for record in view.records)
+    return sum(isinstance(entry, QuestionAsked) and entry.question == question for entry in entries)
 
 
 class InterruptionReason(StrEnum):
@@ -166,3 +274,18 @@ def awaits_slot(view: TurnView) -> bool:
     last = view.records[-1].entry if view.records else None
     begun = view.state in (TurnState.INTERRUPTED, TurnState.RUNNING)
     return begun and isinstance(last, RecoveryDecided) and last.rule == RecoveryRule.RESUME
+
+
+CRASH_LOOP_WINDOW_MS = 300_000  # in which unclean starts count as shortly after one another
+PAUSE_AFTER_UNCLEAN_STARTS = 3  # within the window
+SERIAL_AFTER_UNCLEAN_STARTS = 2  # in a row
+
+
+def pauses_recovery(unclean_lately: int) -> bool:
+    """Whether nothing is resumed automatically after so many unclean starts within the window."""
+    return unclean_lately >= PAUSE_AFTER_UNCLEAN_STARTS
+
+
+def resumes_one_at_a_time(unclean_in_a_row: int) -> bool:
+    """Whether turns are resumed one by one after so many unclean starts, so that a crash counts for one alone."""
+    return unclean_in_a_row >= SERIAL_AFTER_UNCLEAN_STARTS

@@ -19,8 +19,8 @@ from perdure.core.journal import (
     TurnFailed,
     TurnView,
 )
-from perdure.core.recovery.tail import Tail, tail_of
-from perdure.core.session import CancelReason
+from perdure.core.recovery.decision import Tail, tail_of
+from perdure.core.states import CancelReason
 
 LATE_REPLY_MS = 3_600_000  # a reply that comes later than this after its question gets a note
 
@@ -29,8 +29,8 @@ def note_for_model(view: TurnView, history: Sequence[TurnView], now: int, freshn
     """The note that is due now, if any. A note about an interruption takes the place of every other."""
     last, late = view.unreported_interruption(), _late_reply(view)
     if last is not None:
-        late_words = texts.recovery_note.late_answer_sentence(late.age) if late else ""
-        return texts.recovery_note.resumed(
+        late_words = texts.recovery.late_answer_sentence(late.age) if late else ""
+        return texts.recovery.note_resumed(
             last.reason,
             _describe_doubtful_calls(view),
             finished=_has_finished_step(view),
@@ -39,7 +39,7 @@ def note_for_model(view: TurnView, history: Sequence[TurnView], now: int, freshn
         )
     noted = max((record.seq for record in view.records if isinstance(record.entry, RecoveryNoted)), default=0)
     if late is not None and noted < late.seq:
-        return texts.recovery_note.late_answer(late.age)
+        return texts.recovery.late_answer(late.age)
     if not history or noted:
         return None
     fresh = _is_fresh(history[-1], now, freshness_ms)
@@ -86,15 +86,15 @@ def _note_about_previous(previous: TurnView, *, written: bool, fresh: bool) -> s
     known, finished = _describe_doubtful_calls(previous), _has_finished_step(previous)
     match previous.ended:
         case TurnCancelled(why=CancelReason.SUPERSEDED | CancelReason.REPLACED):
-            return texts.recovery_note.superseded(known)
+            return texts.recovery.note_superseded(known)
         case TurnCancelled(why=CancelReason.SUSPENDED) if previous.last_interruption is not None:
-            return texts.recovery_note.resumed(
+            return texts.recovery.note_resumed(
                 previous.last_interruption.reason, known, finished=finished, joined=written
             )
         case TurnFailed() if previous.last_interruption is not None:
-            return texts.recovery_note.failed(previous.last_interruption.reason, known, finished=finished)
+            return texts.recovery.note_failed(previous.last_interruption.reason, known, finished=finished)
         case TurnCancelled() | TurnFailed() if fresh and tail_of(previous) is Tail.RESULT:
-            return texts.recovery_note.UNANSWERED_RESULTS
+            return texts.recovery.UNANSWERED_RESULTS
         case _:
             return None
 
@@ -119,10 +119,10 @@ def _describe_call(call: CallProgress) -> str:
     remedy, outcome = REMEDIES[call.started.effect], call.ended.outcome if call.ended else None
     match remedy, outcome:
         case Remedy.REPEAT, None:
-            return texts.recovery_note.call_run_again(text)
+            return texts.recovery.call_run_again(text)
         case Remedy.REPEAT, "cancelled":
-            return texts.recovery_note.call_not_run_again(text)
+            return texts.recovery.call_not_run_again(text)
         case Remedy.ATTACH, None:
-            return texts.recovery_note.call_still_running(text)
+            return texts.recovery.call_still_running(text)
         case _:
-            return texts.recovery_note.call_in_doubt(text)
+            return texts.recovery.call_in_doubt(text)

@@ -1,11 +1,13 @@
-"""Answers to slash commands in the chat."""
+"""Answers to slash commands in the chat, and what is said of background sessions and goals."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from perdure.core.session import SessionState
-from perdure.core.texts import phrases
+from perdure.core.commands import GOAL_GIVEN_UP, GOAL_REACHED
+from perdure.core.states import GoalState, SessionState
+from perdure.core.texts import agents, phrases, questions, recovery
 
 
 def unknown(name: str, meant: str | None) -> str:
@@ -103,3 +105,130 @@ def _quote(words: str) -> str:
 
 
 FAILED = "This did not work: something went wrong inside the gateway. The details are in its log."
+
+
+def background_label(number: int | None, text: str) -> str:
+    """An answer or a failure; that of a background session is labelled and never empty."""
+    return text if number is None else f"[background {number}] {text.strip() or agents.OFFLINE_DONE}"
+
+
+def background_notice(number: int | None, text: str) -> str:
+    """A notice about a turn; of a background session, with the commands that address it."""
+    if number is None:
+        return text
+    return background_label(number, _address_commands(number, text))
+
+
+_TURN_COMMANDS = re.compile(r"/(stop|resume|drop|approve|deny)\b")
+
+
+def _address_commands(number: int, text: str) -> str:
+    return _TURN_COMMANDS.sub(lambda found: background_command(found[1], number), text)
+
+
+def background_command(verb: str, number: int | None, *words: str) -> str:
+    """The command for a turn; of a background session, with its number."""
+    return " ".join((f"/{verb}" if number is None else f"/background {verb} {number}", *words))
+
+
+def background_question(number: int | None, text: str, options: Sequence[str]) -> str:
+    """A question to a person, labelled if a background session asks it."""
+    if number is None:
+        return questions.format_question(text, options)
+    return (
+        f"{background_label(number, questions.format_question(text, options))}\nSay "
+        f"{background_command('answer', number, '…')} to answer."
+    )
+
+
+def background_approval(number: int | None, text: str) -> str:
+    """The request for an approval; the call in it stays unchanged."""
+    if number is None:
+        return text
+    call, _, how = text.rpartition("\n")
+    return f"{background_label(number, call)}\n{_address_commands(number, how)}"
+
+
+def background_suspended(number: int | None, why: str) -> str:
+    if number is None:
+        return recovery.suspended(why)
+    return background_label(
+        number, f"I have suspended this work, because {why}. {background_command('resume', number)} continues it."
+    )
+
+
+def background_started(number: int) -> str:
+    stop = background_command("stop", number)
+    return f"I work on it in the background, as number {number}; the answer comes here. {stop} ends it."
+
+
+def background_too_many(limit: int) -> str:
+    going = "1 work goes" if limit == 1 else f"{limit} works go"
+    return (
+        f"I have not begun this: {going} on in the background here already, and that is the most. "
+        "/background lists what goes on, and /background stop N ends one."
+    )
+
+
+NO_BACKGROUND_SESSION = "Nothing is going on in the background."
+
+
+def background_unknown(number: int) -> str:
+    return f"Nothing with the number {number} was begun in the background here."
+
+
+def background_status_line(number: int, state: str, text: str) -> str:
+    return f"Background {number} {state}: {phrases.clip(' '.join(text.split()), 100)}"
+
+
+def background_answered(passed_on: bool) -> str:
+    return "Passed on." if passed_on else "It asks nothing now."
+
+
+def goal_turn_note(number: int, budget: int) -> str:
+    """The note to the model with a goal: what the goal is, and how it ends."""
+    said = (
+        [
+            "The words above are a goal that the user has set for you, not a single question.",
+            f"You work towards it by yourself, in at most {budget} turns: when this one ends, the next begins.",
+        ]
+        if number == 1
+        else [
+            f"This is turn {number} of at most {budget} towards the goal above.",
+            "Go on from where you are; do not repeat what is done.",
+        ]
+    )
+    end = (
+        f"When the goal is reached, end your answer with the line {GOAL_REACHED}; if you can do nothing "
+        "more for it, "
+        f"with the line {GOAL_GIVEN_UP}, and say why."
+    )
+    return " ".join([*said, end])
+
+
+def goal_started(budget: int, *, busy: bool) -> str:
+    begin = "I begin with it as soon as what is under way here has ended" if busy else "I begin with it now"
+    return f"The goal is set. {begin}, and go on by myself for at most {budget} turns. /goal off ends it."
+
+
+_GOAL_STATES = {
+    GoalState.ACTIVE: "It has had {turns} of at most {budget} turns, and goes on after every turn that completes.",
+    GoalState.REACHED: "It was reached in turn {turns}.",
+    GoalState.GIVEN_UP: "It was given up in turn {turns}.",
+    GoalState.SPENT: "It has had its {budget} turns, and does not go on.",
+    GoalState.ENDED: "It was ended after {turns} of at most {budget} turns.",
+}
+NO_GOAL = "There is no goal here. /goal TEXT sets one."
+
+
+def goal_status(text: str, state: GoalState, turns: int, budget: int) -> str:
+    return f"Goal: {phrases.clip(text, 500)}\n{_GOAL_STATES[state].format(turns=turns, budget=budget)}"
+
+
+def goal_ended(ended: bool) -> str:
+    return "The goal is ended; I do not go on with it." if ended else NO_GOAL
+
+
+def goal_budget_spent(budget: int) -> str:
+    turns = "1 turn" if budget == 1 else f"{budget} turns"
+    return f"The goal has had its {turns} and was not reached, so I stop here. /goal TEXT sets it again."

@@ -193,3 +193,42 @@ def nothing_of_person(person: str) -> str:
 
 
 NOTHING_OF_PERSON_HINT = "`perdure people` and `perdure sessions` list who is known."
+
+
+DOCTOR_LEVELS = {"fine": "fine", "note": "note", "wrong": "WRONG", "danger": "DANGER"}
+DOCTOR_FILES_PRIVATE = "Only their owner can read the gateway's files."
+DOCTOR_OWN_WORKSPACES = "Each chat has a workspace of its own."
+DOCTOR_ALL_WELL = "All is well."
+
+
+def doctor_line(level: str, about: str, text: str) -> str:
+    return f"{DOCTOR_LEVELS[level]:6}  {about}: {text}"
+
+
+def doctor_problems(count: int) -> str:
+    return f"{count} {'thing needs' if count == 1 else 'things need'} somebody."
+
+
+def doctor_network_differs(wanted: str, found: str) -> str:
+    return f'"{wanted}" is wanted, and "{found}" is in force: this kernel cannot limit ports (Linux 6.7 can).'
+
+
+def doctor_approvals_off(*, sandboxed: bool) -> str:
+    if sandboxed:
+        return "No command asks, because tools.approvals is off; the sandbox alone limits what commands do."
+    return (
+        "Commands run without a sandbox and none of them asks, because tools.approvals is off: whoever may write "
+        "to the agent can do everything that the gateway's user can. Set tools.approvals, or tools.sandbox."
+    )
+
+
+def doctor_no_home(home: str) -> str:
+    return f"There is no home yet at {home}; the first start makes it."
+
+
+def doctor_open_to_others(path: str, mode: int, wanted: str) -> str:
+    return f"{path} has mode {mode:04o}, so others than its owner can use it. Run: chmod {wanted} {path}"
+
+
+def doctor_shared_workspace(path: str) -> str:
+    return f"All chats share one workspace, {path}: what one person's commands write, another's can read."

@@ -9,10 +9,8 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.journal import RecoveryDecided, TurnCancelled, TurnFailed, TurnInterrupted, TurnView, fold
-from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice
-from perdure.core.recovery.tail import Tail, tail_of
-from perdure.core.session import CancelReason, RecoveryState, SessionState
-from perdure.core.turn import FINAL_STATES, TurnState
+from perdure.core.recovery.decision import ALONE_EVIDENCE, HELD_BACK_RULES, RecoveryChoice, Tail, tail_of
+from perdure.core.states import FINAL_STATES, CancelReason, RecoveryState, SessionState, TurnState
 
 NEXT_RESUMES = "it goes on from where it was."
 NEXT_SUPERSEDED = "it stays as it is: /resume goes on with it, /drop gives it up, a new message leaves it behind."

@@ -1,37 +1,10 @@
-"""Sentences about several gateways on one database."""
+"""The gateways that share a database: what each does, and what came of asking one to drain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from perdure.core.texts.phrases import duration
-
-
-def heartbeats_missed(seconds: float) -> str:
-    return (
-        f"no heartbeat was recorded for {seconds:.0f} s: until one is, nothing new begins here, and this gateway "
-        "takes over from no other"
-    )
-
-
-DAMAGED_INSTANCE_HINT = (
-    "Delete the file: the gateway then gets a new id, and does not know the commands that it has left running."
-)
-COPIED_HOME_HINT = (
-    "Stop the other gateway, if this one is to take its place. If both are to run, delete the file `instance` in "
-    "this home: then it is a gateway of its own."
-)
-
-
-def damaged_instance(path: str) -> str:
-    return f"{path} is damaged: it does not hold the id of a gateway"
-
-
-def copied_home(home: str, run: str) -> str:
-    return f"another gateway lives with the id of this home, at {home} (run {run}): one of the two homes is a copy"
-
-
-# ── the gateways that share a database ──────────────────────────────────────────────────────────────────────
 
 ID_CHARS = 8  # of a gateway's id, where people read it
 GATEWAY_LIST_HINT = "GET /api/gateways and `perdure status` list those that run."

@@ -1,9 +1,11 @@
-"""What people and operators read about interrupted turns: banners, decisions, restarts, crashes."""
+"""What people and operators read about interrupted turns, and what the model reads in the recovery note."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perdure.core.exit_report import signal_name
-from perdure.core.texts import phrases
+from perdure.core.texts import phrases, recovery
 
 NO_GATEWAY = "No gateway is running here now; what is under way is taken up at the next start."
 RESUME_PAUSED = "Automatic resume is paused: the gateway keeps crashing. `perdure resume --all` lifts that."
@@ -189,3 +191,97 @@ def why_reason(reason: str | None) -> str:
 
 def why_resume(tail: str) -> str:
     return f"it ends with {tail} and may go on"
+
+
+def heartbeats_missed(seconds: float) -> str:
+    return (
+        f"no heartbeat was recorded for {seconds:.0f} s: until one is, nothing new begins here, and this gateway "
+        "takes over from no other"
+    )
+
+
+DAMAGED_INSTANCE_HINT = (
+    "Delete the file: the gateway then gets a new id, and does not know the commands that it has left running."
+)
+COPIED_HOME_HINT = (
+    "Stop the other gateway, if this one is to take its place. If both are to run, delete the file `instance` in "
+    "this home: then it is a gateway of its own."
+)
+
+
+def damaged_instance(path: str) -> str:
+    return f"{path} is damaged: it does not hold the id of a gateway"
+
+
+def copied_home(home: str, run: str) -> str:
+    return f"another gateway lives with the id of this home, at {home} (run {run}): one of the two homes is a copy"
+
+
+NOTE_FINISHED_STEPS = "Steps that have a result are finished: use their results, do not repeat them."
+NOTE_CARRY_ON = "Carry on with the task; do not merely announce that you are back."
+NOTE_FIRST_LINE = "Begin your answer with one line that says what had been accomplished before the interruption."
+
+
+NOTE_STAYED_BEHIND = (
+    "This conversation was moved to another machine. Files that were made, and commands that were begun, on the "
+    "machine before stayed there, and cannot be seen from here: look what is here before you rely on it."
+)
+
+
+def note_resumed(
+    reason: str, known: Sequence[str] = (), *, finished: bool = False, joined: bool = False, late: str = ""
+) -> str:
+    """The note about an interruption; `finished`: a step had ended before it; `late`: the age of a reply."""
+    said = [f"This turn was cut off by {recovery.cause(reason)} and now goes on."]
+    said += [NOTE_FINISHED_STEPS, NOTE_CARRY_ON, NOTE_FIRST_LINE] if finished else [NOTE_CARRY_ON]
+    said += known
+    if joined:
+        said.append("The user has written again meanwhile: finish what was begun, then answer that too.")
+    return phrases.gateway_note([*said, late] if late else said)
+
+
+def note_failed(reason: str, known: Sequence[str] = (), *, finished: bool = False) -> str:
+    left = f"The turn before this one was cut off by {recovery.cause(reason)}, went on, and then failed."
+    use = [NOTE_FINISHED_STEPS] if finished else []
+    return phrases.gateway_note(
+        [left, *use, *known, "Answer the new message, and mention the rest if it matters."]
+    )
+
+
+def late_answer_sentence(age: int) -> str:
+    """The note about a late reply: how old its question is."""
+    return (
+        f"The user replied {phrases.duration(age)} after the question was asked. What was true then may "
+        "have changed: "
+        "check it where it matters."
+    )
+
+
+def late_answer(age: int) -> str:
+    return phrases.gateway_note([late_answer_sentence(age)])
+
+
+def note_superseded(known: Sequence[str] = ()) -> str:
+    left = "The work before this message was cut off and left unfinished."
+    return phrases.gateway_note([left, *known, "Answer the new message, and mention the rest if it matters."])
+
+
+def call_in_doubt(call: str) -> str:
+    return f"{call} was cut off: its outcome is unknown, and it may have run; look before you repeat it."
+
+
+def call_still_running(call: str) -> str:
+    return f"{call} was not cut off with it: it may have run on, and what came of it follows."
+
+
+def call_run_again(call: str) -> str:
+    return f"{call} was cut off and is run again."
+
+
+def call_not_run_again(call: str) -> str:
+    return f"{call} was cut off and has no result; it may be repeated."
+
+
+UNANSWERED_RESULTS = (
+    "[Gateway note: The turn before ended with tool results that nobody has answered. Take them into account.]"
+)

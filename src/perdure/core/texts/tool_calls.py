@@ -1,4 +1,4 @@
-"""What the model is told about tool calls that did not run, failed, or have an unknown outcome."""
+"""What the model is told about tool calls: those that did not run or failed, fetched pages, MCP servers."""
 
 from __future__ import annotations
 
@@ -87,3 +87,125 @@ def tried_to_exit(tool: str, code: object) -> str:
 
 def result_not_json(tool: str, kind: str, error: BaseException) -> str:
     return f"`{tool}` ran to its end, but its result, of the type {kind}, cannot be told as JSON: {error}"
+
+
+def fetch_bad_url(url: str, why: str) -> str:
+    return (
+        f"`{phrases.clip(url, 200)}` cannot be fetched: {why}. Give an address such as https://example.org/page."
+    )
+
+
+def fetch_unknown_host(host: str) -> str:
+    return f"There is no host `{phrases.clip(host, 200)}`, or its name cannot be looked up just now."
+
+
+def fetch_not_public(host: str, address: str) -> str:
+    return f"`{phrases.clip(host, 200)}` ({address}) is not on the public internet, so it is not fetched."
+
+
+def fetch_too_many_redirects(url: str, limit: int) -> str:
+    return f"`{phrases.clip(url, 200)}` leads on and on: more than {limit} redirects were not followed."
+
+
+def fetch_failed(url: str, problems: Sequence[str]) -> str:
+    return f"`{phrases.clip(url, 200)}` could not be fetched: {'; '.join(dict.fromkeys(problems))}."
+
+
+def fetch_timed_out(url: str, seconds: float) -> str:
+    return f"`{phrases.clip(url, 200)}` was given up: it was not read to its end within {seconds:g} s."
+
+
+def fetch_http_error(url: str, status: str, text: str) -> str:
+    begins = f" Its answer begins:\n{phrases.clip(text.strip(), 1000)}" if text.strip() else ""
+    return f"`{phrases.clip(url, 200)}` answered {status}.{begins}"
+
+
+def fetched_page(url: str, kind: str, text: str, limit: int | None) -> str:
+    cut = f", only the first {limit} bytes" if limit is not None else ""
+    return (
+        f"`{phrases.clip(url, 2000)}` ({kind or 'no type given'}{cut}):\n\n{text.strip() or '(nothing to read)'}"
+    )
+
+
+def fetch_not_text(kind: str, size: str) -> str:
+    return f"(This is not text but {kind or 'something else'}, {f'{size} bytes' if size else 'of unknown size'}.)"
+
+
+def fetched_raw_page(page: str) -> str:
+    return f"(The page is written in a way that cannot be made readable. It begins:)\n{page[:5000]}"
+
+
+def fetch_unknown_encoding(encoding: str) -> str:
+    return f"(The server packed its answer in a way that cannot be unpacked: {phrases.clip(encoding, 100)}.)"
+
+
+MCP_NOT_CONNECTED_YET = "not connected yet"
+MCP_RECONNECTING = "the connection was lost; connecting again"
+MCP_SESSION_FORGOTTEN = "it has forgotten our session"
+MCP_CONNECTION_CLOSED = "the server closed the connection"
+
+
+def mcp_unreachable(why: str) -> str:
+    return f"it cannot be reached ({why})"
+
+
+def mcp_connection_broke(why: str) -> str:
+    return f"the connection broke ({why})"
+
+
+def mcp_message_too_large(most: int) -> str:
+    return f"it sent a message of more than {phrases.byte_size(most)}, which was not read"
+
+
+def mcp_http_status(status: int, phrase: str) -> str:
+    return f"it answered HTTP {status} {phrase}".rstrip()
+
+
+def mcp_slow_start(seconds: float) -> str:
+    return f"the server did not list its tools within {seconds:g} s"
+
+
+def mcp_server_ended(why: str, last_words: str) -> str:
+    return f"{why}; its last words: …{last_words}" if last_words else why
+
+
+def mcp_failed_in_sandbox(why: str, server: str) -> str:
+    """Why a server that runs in the sandbox does not come up, and what the operator can do."""
+    more = "tools.sandbox_read shows it more files"
+    return f"{why} (it runs in the sandbox: {more}, and tools.mcp.{server}.sandbox = false lets it out)"
+
+
+def mcp_not_connected(server: str, why: str) -> str:
+    return f"nothing was done: the MCP server {server!r} is not connected ({why}). Try later, or do without it."
+
+
+def mcp_call_refused(server: str, why: str) -> str:
+    return f"the MCP server {server!r} refused the call: {why}"
+
+
+def mcp_no_answer(server: str, why: str) -> str:
+    return f"the MCP server {server!r} gave no answer: {why}."
+
+
+def mcp_may_be_repeated(said: str) -> str:
+    return f"{said} The call changes nothing, and may be repeated."
+
+
+def mcp_timed_out(seconds: float) -> str:
+    return f"it took longer than {seconds:g} s"
+
+
+def mcp_unreadable(why: str) -> str:
+    return f"what it sent cannot be read ({phrases.clip(why, 500)})"
+
+
+def binary_content(kind: str, size: int) -> str:
+    return f"[a file that cannot be shown here: {kind}, {size} bytes]"
+
+
+def resource_link(name: str, uri: str) -> str:
+    return f"[a link to {name}: {uri}]"
+
+
+def embedded_resource(uri: str, text: str) -> str:
+    return f"[enclosed: {uri}]\n{text}"

@@ -1,4 +1,4 @@
-"""What people read about a turn: that it is still working, has failed, or is silent."""
+"""What people read about a turn: that it works, failed or is silent; and about messages that wait for theirs."""
 
 from __future__ import annotations
 
@@ -81,3 +81,72 @@ def ended_by_inactivity(tools: Sequence[str], milliseconds: int) -> str:
         f"nothing was heard of {where} for {phrases.duration(milliseconds)}, so I ended it. Write again "
         "if it still matters."
     )
+
+
+def queue_full(cap: int) -> str:
+    return (
+        f"{_messages_waiting(cap)} here already, so this one was not taken, and neither are those behind "
+        "it until I have "
+        "caught up. Send them again a little later."
+    )
+
+
+def refused_as_queue_full(cap: int) -> str:
+    return f"{_messages_waiting(cap)} already"
+
+
+def _messages_waiting(count: int) -> str:
+    return "1 message is waiting" if count == 1 else f"{count} messages are waiting"
+
+
+def messages_expired(count: int) -> str:
+    messages, them = ("1 message was", "it") if count == 1 else (f"{count} messages were", "them")
+    return f"{messages} too old to answer when I got to {them}. Send again whatever still matters."
+
+
+QUEUE_MODES = {
+    "queue": "a message that comes while I work waits for a turn of its own",
+    "steer": "a message that comes while I work joins what I am doing, at the next step",
+    "interrupt": "a message that comes while I work ends what I am doing, and takes its place",
+    "collect": "messages that come while I work wait, and are answered together",
+}
+QUEUE_USAGE = "/queue [queue | steer | interrupt | collect | TEXT]"
+STEER_USAGE = "/steer TEXT"
+
+
+def queue_status(mode: str, waiting: int) -> str:
+    """The mode of a chat, and how many messages wait there."""
+    others = [f"/queue {name}" for name in QUEUE_MODES if name != mode]
+    waits = (
+        phrases.message_count(waiting) + (" waits." if waiting == 1 else " wait.") if waiting else "Nothing waits."
+    )
+    return f"The mode here is `{mode}`: {QUEUE_MODES[mode]}. {waits} Switch it with {', '.join(others)}."
+
+
+def queue_mode_changed(mode: str) -> str:
+    return f"From now on, {QUEUE_MODES[mode]}. What waits already stays as it is."
+
+
+def queue_mode_line(mode: str) -> str:
+    """One line of `/status`."""
+    return f"The mode of the queue is `{mode}`: {QUEUE_MODES[mode]}."
+
+
+def message_queued(*, busy: bool, before: int) -> str:
+    """The answer to a message that waits for its own turn; empty if the turn begins at once."""
+    if not busy and not before:
+        return ""
+    behind = f", behind {phrases.message_count(before)}" if before else ""
+    return f"That waits for a turn of its own{behind}."
+
+
+def message_steered(*, busy: bool) -> str:
+    return "I take that in at my next step." if busy else ""
+
+
+STEER_TEXT_MISSING = "Write what I should take in behind it: /steer TEXT."
+
+
+def message_not_waiting(*, known: bool) -> str:
+    """Why a message cannot be changed."""
+    return "this message is not waiting any more" if known else "there is no such message of yours in this chat"

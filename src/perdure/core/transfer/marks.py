@@ -24,7 +24,16 @@ from perdure.core.journal import (
     encode_entry,
     fold,
 )
-from perdure.core.session import UNMARKING_REASONS, Mark, RecoveryState, derive_recovery_state
+from perdure.core.states import (
+    OPEN_STATES,
+    TURN_MOVES,
+    UNMARKING_REASONS,
+    Mark,
+    RecoveryState,
+    TurnMove,
+    TurnState,
+    derive_recovery_state,
+)
 from perdure.core.transfer.export_format import (
     ExportedEntry,
     ExportedSession,
@@ -32,7 +41,6 @@ from perdure.core.transfer.export_format import (
     format_time,
     parse_time,
 )
-from perdure.core.turn import OPEN_STATES, TURN_MOVES, TurnMove, TurnState
 from perdure.errors import RecordRefused
 
 UNKNOWN_REASON = "unknown"  # of a mark without a reason; such a turn does not resume by itself

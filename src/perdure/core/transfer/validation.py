@@ -14,18 +14,18 @@ from perdure.core.delivery import DeliveryState
 from perdure.core.journal import JournalRecord, TurnBegan, TurnView, decode_entry
 from perdure.core.messages import Inbound
 from perdure.core.queue import QUEUE_MODE_NAMES
-from perdure.core.session import SessionState
-from perdure.core.states import AttachmentState, InboxState
+from perdure.core.states import OPEN_STATES, AttachmentState, InboxState, SessionState, TurnState
 from perdure.core.transfer.export_format import (
     ExportedDelivery,
     ExportedEntry,
     ExportedMessage,
     ExportedSession,
     ExportedTurn,
+    decode_session,
+    record_refusal,
+    short_json,
 )
 from perdure.core.transfer.marks import settle_mark
-from perdure.core.transfer.reader import decode_session, record_refusal, short_json
-from perdure.core.turn import OPEN_STATES, TurnState
 from perdure.errors import BadKey, IllegalMove, NewerEntry, RecordRefused
 
 MESSAGE_STATES = tuple(state.value for state in InboxState if state is not InboxState.REJECTED)

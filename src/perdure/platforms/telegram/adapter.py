@@ -20,8 +20,13 @@ from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.core.storable_text import repair_json
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
 from perdure.platforms.api import CHECKPOINT, Adapter, Capabilities, Checkpoint, Event, MenuEntry, WebhookResponse
-from perdure.platforms.telegram.bot_api import BotApiClient, CallRefused, bad_token
-from perdure.platforms.telegram.limits import MAX_FILE_BYTES, MAX_MESSAGE_UNITS
+from perdure.platforms.telegram.bot_api import (
+    MAX_FILE_BYTES,
+    MAX_MESSAGE_UNITS,
+    BotApiClient,
+    CallRefused,
+    bad_token,
+)
 from perdure.platforms.telegram.message_writer import MessageWriter, chat_parameters
 from perdure.platforms.telegram.updates import (
     ALLOWED_UPDATES,
@@ -308,5 +313,5 @@ def _fetch_error(refused: CallRefused) -> PerdureError:
     if refused.code == 429:
         return FetchFailed(refused.message)
     return FetchRefused(
-        texts.platforms.FILE_TOO_LARGE if refused.says("too big") else texts.attachments.GONE_FROM_PLATFORM
+        texts.platforms.FILE_TOO_LARGE if refused.says("too big") else texts.files.GONE_FROM_PLATFORM
     )

@@ -1,8 +1,4 @@
-"""Calls methods of Telegram's Bot API over HTTP, and reads its refusals.
-
-The HTTP client tells senders for certain whether a request left the gateway at all. It is built on h11, which the
-web server has loaded already: see the decision records.
-"""
+"""Calls methods of Telegram's Bot API over HTTP, within its limits, and reads its refusals."""
 
 from __future__ import annotations
 
@@ -190,7 +186,7 @@ async def _stream_of(*pieces: bytes) -> AsyncGenerator[bytes]:
 
 def _expect_found(status: int) -> None:
     if status in (400, 404, 410):
-        raise FetchRefused(texts.attachments.GONE_FROM_PLATFORM)
+        raise FetchRefused(texts.files.GONE_FROM_PLATFORM)
     if status != 200:
         raise FetchFailed(f"it was answered with {status}")
 
@@ -310,3 +306,11 @@ def send_error(refused: CallRefused) -> SendError:
 
 def bad_token() -> NotConnected:
     return NotConnected(texts.platforms.UNKNOWN_BOT)
+
+
+MAX_MESSAGE_UNITS = 4096  # of a text, in UTF-16
+MAX_CAPTION_UNITS = 1024  # of the text beneath a file, in UTF-16
+MAX_FILE_BYTES = 50_000_000  # of one file that a bot sends
+MAX_PHOTO_BYTES = 10_000_000  # of a picture that is shown; a larger one is sent as a document
+MAX_CALLBACK_BYTES = 64  # that a button carries
+MAX_SHARED_ROW_CHARS = 18  # of a button's label that shares its row: ours, so that it can be read on a phone

@@ -18,13 +18,15 @@ from perdure.core import texts
 from perdure.core.address import Address
 from perdure.core.messages import Button, LocalFile, Outbound, Pick, Receipt, short_question_id
 from perdure.errors import SendUnknown
-from perdure.platforms.telegram.bot_api import BotApiClient, CallRefused, send_error
-from perdure.platforms.telegram.limits import (
+from perdure.platforms.telegram.bot_api import (
     MAX_CALLBACK_BYTES,
     MAX_CAPTION_UNITS,
     MAX_MESSAGE_UNITS,
     MAX_PHOTO_BYTES,
     MAX_SHARED_ROW_CHARS,
+    BotApiClient,
+    CallRefused,
+    send_error,
 )
 from perdure.platforms.telegram.markup import render, utf16_units
 

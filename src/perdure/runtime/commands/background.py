@@ -51,13 +51,17 @@ class BackgroundCommand:
             await self._begin_session(command, arguments)
         else:
             await self._answer(
-                command, "\n".join(await self.status_lines(command.key)) or texts.background.NONE_RUNNING
+                command,
+                "\n".join(await self.status_lines(command.key)) or texts.chat_commands.NO_BACKGROUND_SESSION,
             )
 
     async def status_lines(self, key: str) -> list[str]:
         """Return the lines of `/status` about the unfinished background sessions of a chat."""
         going = await self._store.background_sessions.unfinished(key)
-        return [texts.background.status_line(one.number, TURN_STATES[one.state], one.text) for one in going]
+        return [
+            texts.chat_commands.background_status_line(one.number, TURN_STATES[one.state], one.text)
+            for one in going
+        ]
 
     async def _begin_session(self, command: ChatCommand, text: str) -> None:
         now, files = self._clock(), command.attachments
@@ -69,14 +73,16 @@ class BackgroundCommand:
 
     def _begun_text(self, number: int | None) -> str:
         return (
-            texts.background.too_many(self._max_sessions) if number is None else texts.background.started(number)
+            texts.chat_commands.background_too_many(self._max_sessions)
+            if number is None
+            else texts.chat_commands.background_started(number)
         )
 
     async def _run_on_session(self, command: ChatCommand, request: BackgroundRequest) -> None:
         """Carry out a command on the background session of a number; the chat gets the answer."""
         key = background_session_key(command.key, request.number)
         if not await self._store.background_sessions.exists(key):
-            await self._answer(command, texts.background.unknown(request.number))
+            await self._answer(command, texts.chat_commands.background_unknown(request.number))
             return
         there = replace(command, key=key, bound=None, position=MAX_POSITION)
         if request.verb == "answer":
@@ -89,7 +95,7 @@ class BackgroundCommand:
         now = self._clock()
         command = replace(command, refusal=self._authorisation.refuse_answer(command.key, command.sender))
         answering = answers.answer_question(command.key, command.sender, text)
-        await self._store.chat_commands.execute(command, answering, texts.background.answered, now)
+        await self._store.chat_commands.execute(command, answering, texts.chat_commands.background_answered, now)
 
     async def _answer(self, command: ChatCommand, text: str) -> None:
         await self._store.chat_commands.answer(command, text, self._clock())

@@ -28,32 +28,37 @@ class QueueCommand:
             await self._switch(command, mode)
         elif arguments:
             await self._queue_text(
-                command, arguments, "queue", lambda put: texts.queue.queued(busy=put.busy, before=put.before)
+                command,
+                arguments,
+                "queue",
+                lambda put: texts.turns.message_queued(busy=put.busy, before=put.before),
             )
         else:
             await self._show(command)
 
     async def steer(self, command: ChatCommand, arguments: str) -> None:
         if arguments:
-            await self._queue_text(command, arguments, "steer", lambda put: texts.queue.steered(busy=put.busy))
+            await self._queue_text(
+                command, arguments, "steer", lambda put: texts.turns.message_steered(busy=put.busy)
+            )
         else:
-            await self._answer(command, texts.queue.STEER_TEXT_MISSING)
+            await self._answer(command, texts.turns.STEER_TEXT_MISSING)
 
     async def status_lines(self, key: str) -> list[str]:
         """Return the line of `/status` about a queue mode other than `queue`."""
         mode = await self._store.queue.mode(key, self._rules.mode)
-        return [texts.queue.mode_line(mode)] if mode != "queue" else []
+        return [texts.turns.queue_mode_line(mode)] if mode != "queue" else []
 
     async def _show(self, command: ChatCommand) -> None:
         mode = await self._store.queue.mode(command.key, self._rules.mode)
         waiting = await self._store.inbox.count_waiting(command.key)
-        await self._answer(command, texts.queue.status(mode, waiting))
+        await self._answer(command, texts.turns.queue_status(mode, waiting))
 
     async def _switch(self, command: ChatCommand, mode: QueueMode) -> None:
         now = self._clock()
         switching = switch_mode(command.key, mode, command.position)
         done = await self._store.chat_commands.execute(
-            command, switching, lambda done: texts.queue.mode_changed(done.mode), now
+            command, switching, lambda done: texts.turns.queue_mode_changed(done.mode), now
         )
         if done is not None and done.ended is not None:
             self._runner.stop_attempt(done.ended)
@@ -65,7 +70,7 @@ class QueueCommand:
         now, cap = self._clock(), self._rules.cap
         putting = convert_to_message(command, words, mode, self._rules)
         await self._store.chat_commands.execute(
-            command, putting, lambda put: say(put) if put.taken else texts.queue.full(cap), now
+            command, putting, lambda put: say(put) if put.taken else texts.turns.queue_full(cap), now
         )
 
     async def _answer(self, command: ChatCommand, text: str) -> None:

@@ -10,11 +10,9 @@ from perdure.core import texts
 from perdure.core.queue import QueueRules
 from perdure.runtime.access import Access
 from perdure.runtime.commands.background import BACKGROUND_USAGE, BackgroundCommand, RunByName
-from perdure.runtime.commands.goal import GoalCommand
 from perdure.runtime.commands.inspect import InspectCommands
 from perdure.runtime.commands.queue import QueueCommand
-from perdure.runtime.commands.restart import RestartCommand
-from perdure.runtime.commands.session import ApprovalCommands, SessionCommands
+from perdure.runtime.commands.session import ApprovalCommands, GoalCommand, RestartCommand, SessionCommands
 from perdure.runtime.commands.spec import CommandSpec, GatewayControl
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
@@ -66,9 +64,9 @@ def command_registry(
         CommandSpec("why", "/why", "explain what became of the last turn, and why", inspect.why, "look"),
         CommandSpec("goal", "/goal [TEXT | off]", "set, show or end what to work towards", goal.run),
         CommandSpec(
-            "queue", texts.queue.USAGE, "show or switch what messages do while I work", queue.queue, "look"
+            "queue", texts.turns.QUEUE_USAGE, "show or switch what messages do while I work", queue.queue, "look"
         ),
-        CommandSpec("steer", texts.queue.STEER_USAGE, "let what is running take this in", queue.steer),
+        CommandSpec("steer", texts.turns.STEER_USAGE, "let what is running take this in", queue.steer),
         CommandSpec(
             "background", BACKGROUND_USAGE, "begin work beside the chat, list it or end it", background.run
         ),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from perdure.core import texts
 from perdure.core.address import background_number
 from perdure.core.messages import Inbound
+from perdure.core.states import GoalState
+from perdure.runtime.commands.spec import GatewayControl
 from perdure.runtime.gateway_run import GatewayRun
 from perdure.runtime.runner import TurnRunner
 from perdure.store import answers, session_verbs
 from perdure.store.authorisation import Authorisation
 from perdure.store.chat_commands import ChatCommand
+from perdure.store.goals import Goal, end_goal, set_goal
+from perdure.store.ids import is_before
+from perdure.store.runs import request_restart
 from perdure.store.undo import UndoResult, retry_turn, undo_turn
 
 TURN_ID_PREFIX = "t_"  # how the id of a turn begins, and that of a session does not
@@ -151,3 +158,66 @@ def _retry_text(undone: UndoResult) -> str:
     if undone.outcome != "done":
         return texts.chat_commands.UNDO_REFUSALS[undone.outcome].format(command="retry")
     return texts.chat_commands.retried(undone.words, acted=undone.acted, still_running=undone.process_running)
+
+
+class GoalCommand:
+    """Sets, shows and ends the goal of a session."""
+
+    def __init__(self, run: GatewayRun, budget: int) -> None:
+        self._store = run.store
+        self._clock = run.clocks.wall
+        self._budget = budget  # turns that a goal may take
+
+    async def run(self, command: ChatCommand, arguments: str) -> None:
+        if not arguments:
+            goal = await self._store.goals.of_key(command.key)
+            text = texts.chat_commands.NO_GOAL if goal is None else _goal_line(goal)
+            await self._store.chat_commands.answer(command, text, self._clock())
+        elif arguments.lower() == "off":
+            await self._store.chat_commands.execute(
+                command, end_goal(command.key), texts.chat_commands.goal_ended, self._clock()
+            )
+        else:
+            await self._set(command, arguments)
+
+    async def _set(self, command: ChatCommand, text: str) -> None:
+        now, said = self._clock(), Inbound(command.address, command.message, command.sender, text)
+        setting = set_goal(command.key, said, self._budget)
+        await self._store.chat_commands.execute(
+            command, setting, lambda busy: texts.chat_commands.goal_started(self._budget, busy=busy), now
+        )
+
+    async def status_lines(self, key: str) -> list[str]:
+        """Return the line of `/status` about an active goal."""
+        goal = await self._store.goals.of_key(key)
+        return [_goal_line(goal)] if goal is not None and goal.state is GoalState.ACTIVE else []
+
+
+def _goal_line(goal: Goal) -> str:
+    return texts.chat_commands.goal_status(goal.text, goal.state, goal.turns, goal.budget)
+
+
+class RestartCommand:
+    """Restarts the gateway, once per request."""
+
+    def __init__(self, run: GatewayRun, control: GatewayControl, stored_before_start: Container[str]) -> None:
+        """`stored_before_start` are the ids of the commands that waited when this run began."""
+        self._run = run.id
+        self._commands = run.store.chat_commands
+        self._clock = run.clocks.wall
+        self._control = control
+        self._stored_before_start = stored_before_start
+
+    async def restart(self, command: ChatCommand, _: str) -> None:
+        """Restart the gateway; a request from before this start has been fulfilled by it, whatever caused it."""
+        if command.id in self._stored_before_start or is_before(command.id, self._run):
+            await self._commands.answer(command, texts.recovery.RESTARTED_SINCE, self._clock())
+        elif self._control.stopping is not None:
+            await self._commands.answer(command, texts.recovery.RESTART_UNDER_WAY, self._clock())
+        else:
+            request = request_restart(self._run, command.key)
+            done = await self._commands.execute(
+                command, request, lambda _: texts.recovery.RESTARTING, self._clock()
+            )
+            if done is not None:
+                self._control.restart()

@@ -16,8 +16,7 @@ from perdure.platforms.api import Adapter
 from perdure.runtime.gateway import Gateway
 from perdure.store.audit import StoreAudit
 from perdure.store.database import Database
-from perdure.testing.adapter_conformance.spy_adapter import HaltPoint, SpyAdapter
-from perdure.testing.adapter_conformance.stage import PlatformStage, WebhookServer
+from perdure.testing.adapter_conformance.stage import HaltPoint, PlatformStage, SpyAdapter, WebhookServer
 from perdure.testing.faults import FaultyDatabase
 from perdure.testing.gateways import crashing_at_the_end, serving
 from perdure.testing.waiting import eventually

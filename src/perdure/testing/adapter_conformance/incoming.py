@@ -15,7 +15,7 @@ from perdure.testing.adapter_conformance.context import (
     expect,
     require,
 )
-from perdure.testing.adapter_conformance.spy_adapter import HaltPoint
+from perdure.testing.adapter_conformance.stage import HaltPoint
 
 OF_ANOTHER = "This is from a gateway that stands by."
 

@@ -25,8 +25,7 @@ from perdure.testing.adapter_conformance.context import (
     require,
     unique_words,
 )
-from perdure.testing.adapter_conformance.spy_adapter import HaltPoint
-from perdure.testing.adapter_conformance.stage import Mishap
+from perdure.testing.adapter_conformance.stage import HaltPoint, Mishap
 
 UNLIMITED_TEXT_CHARS = 20_000  # length of a long answer, in characters, for a platform without a limit
 LARGE_FILE_BYTES = 1_000_000  # bytes of the test file for a platform without a limit

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perdure.core import texts
-from perdure.core.session import CancelReason
-from perdure.core.turn import FINAL_STATES, TurnState
+from perdure.core.states import FINAL_STATES, CancelReason, TurnState
 from perdure.errors import PerdureError
 from perdure.store.audit import StoreAudit
 from perdure.store.backends.read_only import open_read_only

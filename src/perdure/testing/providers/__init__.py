@@ -12,8 +12,8 @@ from perdure.testing.providers.answers import (
     Usage,
     Wish,
 )
-from perdure.testing.providers.constant import Constant
 from perdure.testing.providers.context_window import Window
+from perdure.testing.providers.playback import Constant
 from perdure.testing.providers.server import LocalProvider
 
 __all__ = [

@@ -1,16 +1,27 @@
-"""The format of Anthropic's Messages API: whole answers, streams and errors."""
+"""Anthropic's Messages API: the format of answers, streams and errors, and the rules that refuse requests."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import json
 
-from perdure.testing.providers import anthropic_rules
 from perdure.testing.providers.answers import Api, Fails, PreparedReply, StreamFrame, Usage, Wish, argument_pieces
-from perdure.testing.providers.dialect import RequestRefused, refuse
+from perdure.testing.providers.dialect import (
+    RequestRefused,
+    describe_value,
+    expect_known_tool,
+    expect_list,
+    expect_model,
+    expect_object,
+    expect_schema,
+    expect_text,
+    expect_tool_name,
+    refuse,
+)
 
 NAME: Api = "anthropic"
 CALL_PREFIX = "toolu_"
@@ -32,8 +43,6 @@ ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-
-check_request = anthropic_rules.check_request
 
 
 def api_key(headers: Mapping[str, str]) -> str:
@@ -156,3 +165,184 @@ def _block_stop(index: int) -> StreamFrame:
 
 def _event(value: dict[str, Any], *, piece: bool = False) -> StreamFrame:
     return StreamFrame(b"event: " + value["type"].encode() + b"\ndata: " + json.encode(value) + b"\n\n", piece)
+
+
+ID_PATTERN = re.compile(r"[a-zA-Z0-9_-]+")
+MAX_NAME_CHARS = 128
+CHOICES = ("auto", "any", "tool", "none")
+BLOCK_TYPES = {
+    "user": ("text", "image", "document", "search_result", "tool_result"),
+    "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
+}
+RESULT_BLOCK_TYPES = ("text", "image", "document", "search_result")
+
+
+def check_request(body: dict[str, Any], known: set[str]) -> None:
+    """Refuse a request that breaks a rule. `known` are tools beside those that the request offers."""
+    expect_model(body)
+    _check_max_tokens(body)
+    _check_system(body.get("system"))
+    offered = _check_tools(body)
+    _check_choice(body.get("tool_choice"), offered)
+    messages = expect_list("messages", body.get("messages"))
+    _check_roles(messages)
+    _check_contents(messages, known | offered)
+    _check_pairs(messages)
+    if messages[-1]["role"] != "user":
+        refuse(f"messages.{len(messages) - 1}", "the conversation must end with a message of the user.")
+
+
+def _check_max_tokens(body: dict[str, Any]) -> None:
+    limit = body.get("max_tokens")
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        refuse("max_tokens", f"this field is required, a number of at least 1; got {describe_value(limit)}.")
+
+
+def _check_system(system: object) -> None:
+    if isinstance(system, list):
+        for index, block in enumerate(expect_list("system", system)):
+            _check_text(f"system.{index}", expect_object(f"system.{index}", block))
+    elif system is not None:
+        expect_text("system", system)
+
+
+def _check_tools(body: dict[str, Any]) -> set[str]:
+    """Check the offered tools and return their names."""
+    offered: set[str] = set()
+    tools = body.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        refuse("tools", f"expected a list, got {describe_value(tools)}.")
+    for index, tool in enumerate(tools or []):
+        name = expect_tool_name(
+            f"tools.{index}.name", expect_object(f"tools.{index}", tool).get("name"), MAX_NAME_CHARS
+        )
+        if name in offered:
+            refuse(f"tools.{index}.name", f"the tool {name!r} is offered twice.")
+        if tool.get("type") in (None, "custom"):
+            expect_schema(f"tools.{index}.input_schema", tool.get("input_schema"))
+        offered.add(name)
+    return offered
+
+
+def _check_choice(choice: object, offered: set[str]) -> None:
+    if choice is None:
+        return
+    if not offered:
+        refuse("tool_choice", "this is allowed only beside `tools`.")
+    chosen = expect_object("tool_choice", choice)
+    if chosen.get("type") not in CHOICES:
+        refuse(
+            "tool_choice.type", f"expected one of {', '.join(CHOICES)}, got {describe_value(chosen.get('type'))}."
+        )
+    if chosen["type"] == "tool":
+        expect_known_tool("tool_choice.name", str(chosen.get("name")), offered)
+
+
+def _check_roles(messages: list[Any]) -> None:
+    """Check that user and assistant alternate, beginning with the user."""
+    before = "assistant"
+    for index, message in enumerate(messages):
+        role = expect_object(f"messages.{index}", message).get("role")
+        if role not in BLOCK_TYPES:
+            refuse(f"messages.{index}.role", f"expected user or assistant, got {describe_value(role)}.")
+        if role == before:
+            why = f"two messages of the {role} in a row" if index else "the user must speak first"
+            refuse(f"messages.{index}.role", f"{why}; user and assistant must speak in turns.")
+        before = role
+
+
+def _check_contents(messages: list[dict[str, Any]], known: set[str]) -> None:
+    calls: set[str] = set()
+    for index, message in enumerate(messages):
+        where, content = f"messages.{index}.content", message.get("content")
+        if not isinstance(content, list):
+            expect_text(where, content)
+            continue
+        for position, block in enumerate(expect_list(where, content)):
+            at = f"{where}.{position}"
+            kind = expect_object(at, block).get("type")
+            if kind not in BLOCK_TYPES[message["role"]]:
+                refuse(f"{at}.type", f"{describe_value(kind)} has no place in a message of the {message['role']}.")
+            _check_block(at, block, known, calls)
+
+
+def _check_block(where: str, block: dict[str, Any], known: set[str], calls: set[str]) -> None:
+    if block["type"] == "text":
+        _check_text(where, block)
+    elif block["type"] == "tool_use":
+        _check_call(where, block, known, calls)
+    elif block["type"] == "tool_result":
+        _check_result(where, block)
+    elif block["type"] == "thinking" and not block.get("signature"):
+        refuse(f"{where}.signature", "this field is required: thinking must come back as it was given.")
+
+
+def _check_text(where: str, block: dict[str, Any]) -> None:
+    if block.get("type") != "text":
+        refuse(f"{where}.type", f"expected 'text', got {describe_value(block.get('type'))}.")
+    expect_text(f"{where}.text", block.get("text"))
+
+
+def _check_call(where: str, block: dict[str, Any], known: set[str], calls: set[str]) -> None:
+    identity = block.get("id")
+    if not isinstance(identity, str) or not ID_PATTERN.fullmatch(identity):
+        refuse(f"{where}.id", f"expected letters, digits, - or _, got {describe_value(identity)}.")
+    if identity in calls:
+        refuse(f"{where}.id", f"the id {identity!r} is given to two tool calls.")
+    calls.add(identity)
+    expect_known_tool(f"{where}.name", expect_tool_name(f"{where}.name", block.get("name"), MAX_NAME_CHARS), known)
+    expect_object(f"{where}.input", block.get("input"))
+
+
+def _check_result(where: str, block: dict[str, Any]) -> None:
+    if not isinstance(block.get("tool_use_id"), str):
+        refuse(
+            f"{where}.tool_use_id",
+            f"expected the id of a tool call, got {describe_value(block.get('tool_use_id'))}.",
+        )
+    content = block.get("content")
+    if content is None or isinstance(content, str):
+        return  # the result of a tool may be empty
+    for index, part in enumerate(expect_list(f"{where}.content", content)):
+        at = f"{where}.content.{index}"
+        if expect_object(at, part).get("type") not in RESULT_BLOCK_TYPES:
+            refuse(
+                f"{at}.type",
+                f"a result is made of {', '.join(RESULT_BLOCK_TYPES)}; got {describe_value(part.get('type'))}.",
+            )
+        if part["type"] == "text":
+            _check_text(at, part)
+
+
+def _check_pairs(messages: list[dict[str, Any]]) -> None:
+    """Check that every call has exactly one result, at the beginning of the next message."""
+    open_calls: list[str] = []
+    for index, message in enumerate(messages):
+        results = _ids(message, "tool_result", "tool_use_id")
+        for result in results:
+            if result not in open_calls:
+                refuse(f"messages.{index}", f"the message before this one makes no tool call {result!r}.")
+            if results.count(result) > 1:
+                refuse(f"messages.{index}", f"the tool call {result!r} has two results; it must have exactly one.")
+        missing = [call for call in open_calls if call not in results]
+        if missing:
+            refuse(f"messages.{index - 1}", f"these tool calls have no result right after: {', '.join(missing)}.")
+        _expect_results_first(index, message, len(results))
+        open_calls = _ids(message, "tool_use", "id")
+    if open_calls:
+        refuse(
+            f"messages.{len(messages) - 1}",
+            f"these tool calls have no result right after: {', '.join(open_calls)}.",
+        )
+
+
+def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:
+    content = message["content"]
+    return [block[field] for block in content if block["type"] == kind] if isinstance(content, list) else []
+
+
+def _expect_results_first(index: int, message: dict[str, Any], results: int) -> None:
+    if any(block["type"] != "tool_result" for block in message["content"][:results]):
+        refuse(
+            f"messages.{index}", "the results of tool calls must come first in a message, other words after them."
+        )

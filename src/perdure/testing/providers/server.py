@@ -16,10 +16,9 @@ from starlette.types import Receive, Scope, Send
 from perdure.testing.local_server import ClientConnection, ClientGone, CloseConnection, LocalServer
 from perdure.testing.providers import anthropic, openai
 from perdure.testing.providers.answers import Answer, Asked, Fails, Says, Script
-from perdure.testing.providers.constant import Constant
 from perdure.testing.providers.context_window import SIZE_PATHS, Window
 from perdure.testing.providers.dialect import ApiDialect, RequestRefused
-from perdure.testing.providers.playback import play_answer, send_error
+from perdure.testing.providers.playback import Constant, play_answer, send_error
 
 DEFAULT_KEY = "local-key"
 MISSING_MODEL = "missing"  # the one model that does not exist

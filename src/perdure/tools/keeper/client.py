@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perdure.core import texts
 from perdure.errors import ToolFailed
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.keeper.directory import (
     RECORD_VERSION,
     boot_id,
@@ -35,7 +36,6 @@ from perdure.tools.keeper.status import (
     read_claim,
     read_status,
 )
-from perdure.tools.threads import run_in_thread
 
 _Watch = Callable[[int, Callable[[], None]], object]
 _Forget = Callable[[int], object]
@@ -168,32 +168,32 @@ def _signal_each(processes: list[tuple[int, int]], number: int) -> None:
 def close_input(directory: Path) -> None:
     """Close the input of a command, which then reads its end."""
     if not isinstance(read_status(directory), CommandRunning):
-        raise ToolFailed(texts.shell.NOT_RUNNING)
+        raise ToolFailed(texts.processes.COMMAND_NOT_RUNNING)
     _signal_keeper(directory, signal.SIGUSR1)
 
 
 async def write_input(directory: Path, content: bytes, timeout: float = 5.0) -> None:
     """Write to the input of a command; `ToolFailed` if the command has ended or does not read it in time."""
     if not isinstance(read_status(directory), CommandRunning):
-        raise ToolFailed(texts.shell.NOT_RUNNING)
+        raise ToolFailed(texts.processes.COMMAND_NOT_RUNNING)
     handle = _open_input(directory)
     try:
         written = await _feed(handle, content, timeout)
     except BrokenPipeError as error:
-        raise ToolFailed(texts.shell.INPUT_CLOSED) from error
+        raise ToolFailed(texts.processes.INPUT_CLOSED) from error
     finally:
         os.close(handle)
     if written < len(content):
-        raise ToolFailed(texts.shell.input_full(written, len(content)))
+        raise ToolFailed(texts.processes.input_full(written, len(content)))
 
 
 def _open_input(directory: Path) -> int:
     try:
         return os.open(directory / "input", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError as error:
-        raise ToolFailed(texts.shell.NO_INPUT) from error
+        raise ToolFailed(texts.processes.NO_INPUT) from error
     except OSError as error:  # no process reads it
-        raise ToolFailed(texts.shell.INPUT_CLOSED) from error
+        raise ToolFailed(texts.processes.INPUT_CLOSED) from error
 
 
 async def _feed(handle: int, content: bytes, timeout: float) -> int:

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from perdure.core import texts
 from perdure.errors import OutcomeUnknown, ToolFailed
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.descriptor_limit import INHERITED_LIMIT
 from perdure.tools.keeper.directory import RECORD_VERSION, SANDBOX_VERSION, fs_encode, replace_record
 from perdure.tools.keeper.status import (
@@ -27,7 +28,6 @@ from perdure.tools.keeper.status import (
     retry_os_errors,
     wait_for_status,
 )
-from perdure.tools.threads import run_in_thread
 
 KEEPER_PROGRAM = Path(__file__).with_name("program.py")
 _RESERVED_BYTES = 4096  # of disk space for the result, reserved before the start
@@ -63,9 +63,9 @@ async def start_command(directory: Path, spec: LaunchSpec, timeouts: StatusTimeo
     try:
         never = await retry_os_errors(lambda: prevent_start(directory), timeouts)
     except OSError as error:
-        raise OutcomeUnknown(texts.shell.start_unknown(f"{problem} {error}")) from error
+        raise OutcomeUnknown(texts.processes.command_start_unknown(f"{problem} {error}")) from error
     if never:
-        raise ToolFailed(texts.shell.not_started(problem))
+        raise ToolFailed(texts.processes.command_not_started(problem))
 
 
 def _start(directory: Path, spec: LaunchSpec) -> str:
@@ -79,15 +79,15 @@ def _start(directory: Path, spec: LaunchSpec) -> str:
         if not has_spec:
             _write_launch_spec(directory, spec)
     except ValueError as error:
-        raise ToolFailed(texts.shell.not_started(texts.shell.FORBIDDEN_CHARACTER)) from error
+        raise ToolFailed(texts.processes.command_not_started(texts.processes.FORBIDDEN_CHARACTER)) from error
     except OSError as error:
         if not has_spec:
-            raise ToolFailed(texts.shell.not_started(str(error))) from error
+            raise ToolFailed(texts.processes.command_not_started(str(error))) from error
         return str(error)
     return (
         _spawn(directory)
         if isinstance(read_status(directory), CommandUnclaimed)
-        else texts.shell.CANCELLED_BEFORE_START
+        else texts.processes.CANCELLED_BEFORE_START
     )
 
 

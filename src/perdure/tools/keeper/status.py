@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import texts
+from perdure.tools.blocking_jobs import run_in_thread
 from perdure.tools.file_contents import sync_directory
 from perdure.tools.keeper.directory import RECORD_VERSION, boot_id, claim_directory, is_process_alive, process_stat
-from perdure.tools.threads import run_in_thread
 
 _RETRY_SECONDS = 0.5  # between two attempts at files that cannot be read
 
@@ -156,7 +156,7 @@ def read_status(directory: Path) -> CommandStatus:
     except DamagedRecord as error:
         return CommandLost(str(error))
     except OSError as error:
-        return CommandUnreadable(texts.shell.files_unreadable(str(error)))
+        return CommandUnreadable(texts.processes.command_files_unreadable(str(error)))
 
 
 async def wait_for_status(directory: Path, timeouts: StatusTimeouts) -> CommandStatus:
@@ -237,17 +237,17 @@ def _claimed_status(directory: Path) -> CommandStatus | None:
 
 def _lost_status(directory: Path, claim: ClaimRecord) -> CommandLost:
     if claim.boot != boot_id():
-        return CommandLost(texts.shell.LOST_AT_REBOOT)
+        return CommandLost(texts.processes.LOST_AT_REBOOT)
     child = read_child(directory)
     alive = child is not None and child.is_alive
-    return CommandLost(texts.shell.RUNS_WITHOUT_KEEPER if alive else texts.shell.KEEPER_KILLED, alive)
+    return CommandLost(texts.processes.RUNS_WITHOUT_KEEPER if alive else texts.processes.KEEPER_KILLED, alive)
 
 
 def _ended_status(directory: Path) -> CommandEnded | None:
     result = _read_record(directory, "result.json", ResultRecord)
     if result is None:
         return None
-    problem = texts.shell.problem(*result.problem) if result.problem else ""
+    problem = texts.processes.command_problem(*result.problem) if result.problem else ""
     return CommandEnded(
         result.exit_code,
         result.signal,
@@ -270,7 +270,7 @@ def _read_record(directory: Path, name: str, kind: type[R]) -> R | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        raise DamagedRecord(texts.shell.record_unreadable(name, str(error))) from error
+        raise DamagedRecord(texts.processes.record_unreadable(name, str(error))) from error
     if found.version > RECORD_VERSION:
-        raise DamagedRecord(texts.shell.record_newer(name))
+        raise DamagedRecord(texts.processes.record_newer(name))
     return found

@@ -83,7 +83,7 @@ class McpConnection:
         except Exception as error:  # any failure of a server or the SDK ends this connection only
             raise McpConnectionEnded(self._explain(error)) from error
         finally:
-            self.retire(texts.mcp.CONNECTION_CLOSED)
+            self.retire(texts.tool_calls.MCP_CONNECTION_CLOSED)
         raise McpConnectionEnded(self._explain(McpConnectionEnded(self._end_reason)))
 
     def retire(self, why: str) -> None:
@@ -106,12 +106,12 @@ class McpConnection:
         except MCPError as error:
             raise self._call_error(error, effect) from error
         except TimeoutError as error:
-            raise self._interrupted_error(texts.mcp.timed_out(self._server.timeout), effect) from error
+            raise self._interrupted_error(texts.tool_calls.mcp_timed_out(self._server.timeout), effect) from error
         except (
             RuntimeError,
             ValidationError,
         ) as error:  # the answer does not follow the protocol or the tool's schema
-            raise self._interrupted_error(texts.mcp.unreadable(str(error)), effect) from error
+            raise self._interrupted_error(texts.tool_calls.mcp_unreadable(str(error)), effect) from error
         text = result_text(result)
         if result.is_error:
             raise ToolFailed(text)
@@ -128,7 +128,7 @@ class McpConnection:
                 self._mark_connected()
                 await self._keep_tools_fresh(client)
         if opening.cancelled_caught:
-            raise McpConnectionEnded(texts.mcp.slow_start(OPENING_SECONDS))
+            raise McpConnectionEnded(texts.tool_calls.mcp_slow_start(OPENING_SECONDS))
 
     def _make(self) -> Client:
         return Client(
@@ -217,19 +217,19 @@ class McpConnection:
         if error.data == LOST:
             return self._interrupted_error(message, effect)
         if error.code == REQUEST_TIMEOUT:
-            return self._interrupted_error(texts.mcp.timed_out(self._server.timeout), effect)
+            return self._interrupted_error(texts.tool_calls.mcp_timed_out(self._server.timeout), effect)
         if error.code == PARSE_ERROR:
-            return self._interrupted_error(texts.mcp.unreadable(message), effect)
+            return self._interrupted_error(texts.tool_calls.mcp_unreadable(message), effect)
         if error.code == CONNECTION_CLOSED:
             if self._server.url:
                 self.retire(message)  # a process has ended when its output ends
             return self._interrupted_error(self._end_reason or message, effect)
-        return ToolFailed(texts.mcp.call_refused(self._server.name, message))
+        return ToolFailed(texts.tool_calls.mcp_call_refused(self._server.name, message))
 
     def _interrupted_error(self, why: str, effect: Effect) -> ToolFailed | OutcomeUnknown:
-        reason = texts.mcp.no_answer(self._server.name, why)
+        reason = texts.tool_calls.mcp_no_answer(self._server.name, why)
         if effect is Effect.PURE:
-            return ToolFailed(texts.mcp.may_be_repeated(reason))
+            return ToolFailed(texts.tool_calls.mcp_may_be_repeated(reason))
         return OutcomeUnknown(reason)
 
     def _explain(self, error: BaseException) -> str:
@@ -240,7 +240,7 @@ class McpConnection:
         why = str(error) if known else f"{type(error).__name__}: {error}"
         if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
             why = self._end_reason or why
-        return self._server.redact(texts.mcp.server_ended(why, str(self._stderr)))
+        return self._server.redact(texts.tool_calls.mcp_server_ended(why, str(self._stderr)))
 
 
 # ── results ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -259,13 +259,13 @@ def _block_text(block: ContentBlock) -> str:
         case TextContent(text=text):
             return text
         case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-            return texts.mcp.binary_content(kind, _decoded_size(data))
+            return texts.tool_calls.binary_content(kind, _decoded_size(data))
         case ResourceLink(name=name, uri=uri):
-            return texts.mcp.resource_link(name, uri)
+            return texts.tool_calls.resource_link(name, uri)
         case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
-            return texts.mcp.embedded_resource(uri, text)
+            return texts.tool_calls.embedded_resource(uri, text)
         case EmbeddedResource(resource=resource):
-            return texts.mcp.resource_link(resource.mime_type or "a file", resource.uri)
+            return texts.tool_calls.resource_link(resource.mime_type or "a file", resource.uri)
 
 
 def _decoded_size(data: str) -> int:

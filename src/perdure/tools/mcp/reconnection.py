@@ -42,7 +42,7 @@ class ReconnectingServer:
         self._connection: McpConnection | None = None
         self._connected = asyncio.Event()
         self._wait_deadline = math.nan  # nobody waits yet
-        self.problem: str | None = texts.mcp.NOT_CONNECTED_YET
+        self.problem: str | None = texts.tool_calls.MCP_NOT_CONNECTED_YET
 
     async def run(self, scope: CancelScope) -> None:
         """Stay connected until `scope` is cancelled.
@@ -91,7 +91,7 @@ class ReconnectingServer:
         """Why the connection ended; of a server that does not come up in its sandbox, also how to let it out."""
         if was_connected or not self._server.is_confined:
             return why
-        return texts.mcp.failed_in_sandbox(why, self._server.name)
+        return texts.tool_calls.mcp_failed_in_sandbox(why, self._server.name)
 
     def _mark_connected(self, connection: McpConnection) -> None:
         self._connection = connection
@@ -102,7 +102,7 @@ class ReconnectingServer:
     def _mark_disconnected(self) -> None:
         if self._connection is not None:
             self._connection = None
-            self.problem = texts.mcp.RECONNECTING
+            self.problem = texts.tool_calls.MCP_RECONNECTING
             self._connected.clear()
             self.restart_wait()
 
@@ -136,7 +136,11 @@ class ReconnectingServer:
                 break
             with suppress(McpCallNotSent):  # the server went away unnoticed: wait for the next connection
                 return await self._connection.call(tool, effect, use)
-        raise ToolFailed(texts.mcp.not_connected(self._server.name, self.problem or texts.mcp.RECONNECTING))
+        raise ToolFailed(
+            texts.tool_calls.mcp_not_connected(
+                self._server.name, self.problem or texts.tool_calls.MCP_RECONNECTING
+            )
+        )
 
     def _log_event(self, level: int, event: str, **fields: Any) -> None:
         _log.log(level, event, extra={"fields": {"server": self._server.name, **fields}})

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perdure.core.effects import Effect
-from perdure.core.redaction import redact
+from perdure.core.printable_text import redact
 from perdure.errors import ConfigurationError
 from perdure.tools.sandbox import SandboxInForce
 

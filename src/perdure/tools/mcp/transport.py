@@ -60,7 +60,7 @@ async def open_streams(
                 folder,
                 errors,
                 MAX_MESSAGE_BYTES,
-                lambda: mark_closed(texts.mcp.message_too_large(MAX_MESSAGE_BYTES)),
+                lambda: mark_closed(texts.tool_calls.mcp_message_too_large(MAX_MESSAGE_BYTES)),
             )
         else:
             http = await stack.enter_async_context(_http(server))
@@ -153,7 +153,7 @@ class _EndReportingStream:
         try:
             return await self._inner.__anext__()
         except Exception:  # including StopAsyncIteration
-            self._mark_closed(texts.mcp.CONNECTION_CLOSED)
+            self._mark_closed(texts.tool_calls.MCP_CONNECTION_CLOSED)
             raise
 
     async def __aenter__(self) -> _EndReportingStream:
@@ -198,9 +198,9 @@ class _ErrorReportingClient(httpx2.AsyncClient):
             httpx2.PoolTimeout,
             httpx2.UnsupportedProtocol,
         ) as error:
-            return _failure(request, 503, UNSENT, texts.mcp.unreachable(_error_text(error)))
+            return _failure(request, 503, UNSENT, texts.tool_calls.mcp_unreachable(_error_text(error)))
         except httpx2.TransportError as error:
-            return _failure(request, 502, LOST, texts.mcp.connection_broke(_error_text(error)))
+            return _failure(request, 502, LOST, texts.tool_calls.mcp_connection_broke(_error_text(error)))
         return _error_response(request, response, body)
 
 
@@ -211,12 +211,12 @@ def _error_response(request: httpx2.Request, response: httpx2.Response, body: by
     """
     status = response.status_code
     if status == 404 and SESSION_HEADER in request.headers:
-        return _failure(request, status, UNSENT, texts.mcp.SESSION_FORGOTTEN)
+        return _failure(request, status, UNSENT, texts.tool_calls.MCP_SESSION_FORGOTTEN)
     kind = REFUSED if status < 500 else LOST
     try:
         error = msgspec.json.decode(body, type=_Answer).error
     except msgspec.MsgspecError:
-        return _failure(request, status, kind, texts.mcp.http_status(status, response.reason_phrase))
+        return _failure(request, status, kind, texts.tool_calls.mcp_http_status(status, response.reason_phrase))
     return _failure(request, status, kind, error.message) if error.code == CONNECTION_CLOSED else response
 
 

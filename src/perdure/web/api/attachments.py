@@ -70,7 +70,7 @@ async def find_uploads(gateway: Gateway, ids: tuple[str, ...]) -> tuple[Attachme
     for each in ids:
         stored = await gateway.store.attachments.get(each) if ID_PATTERN.fullmatch(each) else None
         if stored is None or stored.reference != stored.id:
-            raise HttpRefusal(400, texts.http.not_uploaded(each), texts.attachments.UPLOAD_HINT)
+            raise HttpRefusal(400, texts.http.not_uploaded(each), texts.files.UPLOAD_HINT)
         found.append(Attachment(stored.name, stored.id, stored.media_type, stored.size))
     return tuple(found)
 

@@ -94,7 +94,7 @@ class ChatApi:
         stored = await self._web.submit(Inbound(address, body.id, person, body.text, attachments=files))
         if stored.fate is Fate.FULL:
             cap = self._gateway.settings.queue.cap
-            raise HttpRefusal(429, texts.queue.refused_as_full(cap), texts.http.WAIT_FOR_ANSWERS)
+            raise HttpRefusal(429, texts.turns.refused_as_queue_full(cap), texts.http.WAIT_FOR_ANSWERS)
         if stored.fate is Fate.ERASED:
             raise HttpRefusal(410, texts.http.MESSAGE_ERASED, texts.http.SEND_WITH_NEW_ID)
         response = StoredMessageResponse(stored.message, stored.session, stored.key)
@@ -134,7 +134,7 @@ class ChatApi:
         if stored.fate in (Fate.UNKNOWN, Fate.TOO_LATE):
             known = stored.fate is Fate.TOO_LATE
             raise HttpRefusal(
-                409 if known else 404, texts.queue.not_waiting(known=known), NOT_CHANGED_HINTS[stored.fate]
+                409 if known else 404, texts.turns.message_not_waiting(known=known), NOT_CHANGED_HINTS[stored.fate]
             )
         return ChangedMessageResponse(
             stored.message, stored.session, stored.key, cast("MessageChange", stored.fate)

@@ -178,7 +178,7 @@ def _model_failure_fields(at: int, failed: ModelFailed) -> dict[str, Any]:
         "status": failed.status,
         "said": failed.said,
         "next_at": None if failed.wait is None else at + failed.wait,
-        "text": texts.providers.failed_request(failed.number, failed.status, failed.said, failed.wait),
+        "text": texts.agents.failed_request(failed.number, failed.status, failed.said, failed.wait),
     }
 
 

@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.core.logins import Scope
-from perdure.core.states import RunEnding
-from perdure.core.turn import OPEN_STATES
+from perdure.core.states import OPEN_STATES, RunEnding
 from perdure.errors import Unavailable
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.store.ids import wall_clock

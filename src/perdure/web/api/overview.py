@@ -12,8 +12,8 @@ from perdure.core.delivery import DeliveryState
 from perdure.core.entries import QuestionAsked
 from perdure.core.journal import TurnView, fold
 from perdure.core.logins import Login, Scope
-from perdure.core.turn import TurnState
-from perdure.operations.outbox import delivery_resource
+from perdure.core.states import TurnState
+from perdure.operations.inspect import delivery_resource
 from perdure.operations.resources import DeliveryResource
 from perdure.operations.timeline import list_decisions, turn_resource
 from perdure.runtime.gateway import Gateway
@@ -31,7 +31,7 @@ from perdure.web.pages.actions import (
     resume_actions,
     turn_actions,
 )
-from perdure.web.pages.filters import chat_label
+from perdure.web.pages.rendering import chat_label
 from perdure.web.routes import GatewayApi, json_route
 from perdure.web.schemas import AttentionItem, OverviewResponse, PlatformStatusResource
 

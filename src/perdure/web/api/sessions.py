@@ -1,4 +1,4 @@
-"""Sessions, their turns and the decisions of recovery over HTTP, with the verbs of operators."""
+"""Sessions, their turns, questions, replies and recovery decisions over HTTP, with the verbs of operators."""
 
 from __future__ import annotations
 
@@ -8,23 +8,53 @@ from msgspec import structs
 from starlette.requests import Request
 
 from perdure.core import texts
+from perdure.core.delivery import OutboxVerb
 from perdure.core.logins import Scope
 from perdure.errors import StillRuns
-from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
-from perdure.operations.resources import DecisionListResponse, SessionResource, TurnTimelineResponse, cut_page
+from perdure.operations.inspect import (
+    explain_session,
+    find_delivery,
+    find_session,
+    list_deliveries,
+    list_sessions,
+    outbox_verb_response,
+    session_resource,
+)
+from perdure.operations.resources import (
+    DecisionListResponse,
+    OutboxResponse,
+    OutboxVerbResponse,
+    SessionResource,
+    TurnTimelineResponse,
+    cut_page,
+)
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
 from perdure.store.sessions import Session
 from perdure.web.api.gateway import gateway_status
+from perdure.web.auth.login import login_of
 from perdure.web.requests import (
     read_after,
+    read_answer,
+    read_approval,
     read_decisions_after,
+    read_delivery_states,
     read_path_id,
+    read_question_id,
     read_session_filter,
     read_session_name,
 )
 from perdure.web.responses import HttpRefusal
 from perdure.web.routes import GatewayApi, json_route
-from perdure.web.schemas import ResumeAllResponse, SessionListResponse, SessionVerbResponse, StatusResponse
+from perdure.web.schemas import (
+    AnswerQuestionRequest,
+    ApprovalResponse,
+    DecideApprovalRequest,
+    QuestionAnswerResponse,
+    ResumeAllResponse,
+    SessionListResponse,
+    SessionVerbResponse,
+    StatusResponse,
+)
 
 PAGE_SIZE = 100
 
@@ -126,3 +156,72 @@ class TurnApi(GatewayApi):
     )
     async def decisions(self, request: Request) -> DecisionListResponse:
         return await list_decisions(self._gateway.store, read_decisions_after(request), PAGE_SIZE)
+
+
+class QuestionApi(GatewayApi):
+    @json_route(
+        "POST",
+        "/api/questions/{id:path}/answer",
+        'answers a question of the agent, with `{"answer": …}`',
+        QuestionAnswerResponse,
+        body=AnswerQuestionRequest,
+        scope=Scope.CHAT,
+    )
+    async def answer(self, request: Request) -> QuestionAnswerResponse:
+        """Answer a question that a turn waits for."""
+        answer, name = await read_answer(request), read_question_id(request)
+        if not await self._gateway.operator_verbs.answer_question(name, answer, login_of(request)):
+            raise HttpRefusal(404, texts.http.no_open_question(name), texts.http.MAYBE_ANSWERED)
+        return QuestionAnswerResponse(name, answered=True)
+
+    @json_route(
+        "POST",
+        "/api/approvals/{id:path}",
+        'lets a call run that waits for approval, or not: `{"approve": true}` or `false`',
+        ApprovalResponse,
+        body=DecideApprovalRequest,
+        scope=Scope.APPROVE,
+    )
+    async def decide_approval(self, request: Request) -> ApprovalResponse:
+        """Approve or deny a call."""
+        approve, name = await read_approval(request), read_question_id(request)
+        verdict = await self._gateway.operator_verbs.decide_approval(name, login_of(request), approve=approve)
+        if verdict == "nothing":
+            raise HttpRefusal(404, texts.http.no_open_approval(name), texts.http.MAYBE_DECIDED)
+        return ApprovalResponse(name, verdict)
+
+
+class OutboxApi(GatewayApi):
+    @json_route(
+        "GET",
+        "/api/outbox",
+        "replies, newest first, of one or more `state`s; `after` pages by `next`",
+        OutboxResponse,
+        query=("state", "after"),
+        scope=Scope.READ,
+    )
+    async def list(self, request: Request) -> OutboxResponse:
+        states, after = read_delivery_states(request), read_after(request, "reply")
+        return await list_deliveries(self._gateway.store, states, after, PAGE_SIZE)
+
+    @json_route(
+        "POST",
+        "/api/outbox/{id}/{verb}",
+        "`resend` or `drop` a reply, see [below](#look-after-replies)",
+        OutboxVerbResponse,
+        scope=Scope.OPERATE,
+    )
+    async def act(self, request: Request) -> OutboxVerbResponse:
+        """Apply `resend` or `drop` to a reply."""
+        verb = request.path_params["verb"]
+        if verb not in tuple(OutboxVerb):
+            raise HttpRefusal(404, texts.http.unknown_verb(verb), texts.http.verbs(OutboxVerb))
+        row = await find_delivery(self._gateway.store, read_path_id(request, "id", "reply"))
+        operators = self._gateway.operator_verbs
+        result = await (
+            operators.resend_delivery(row) if verb == OutboxVerb.RESEND else operators.drop_delivery(row)
+        )
+        response = outbox_verb_response(OutboxVerb(verb), result)
+        if result.outcome == "refused":
+            raise HttpRefusal(409, texts.http.outbox_verb_refused(row.state, verb), response.said)
+        return response

@@ -14,8 +14,7 @@ from perdure.core import texts
 from perdure.core.logins import HOME_LOGIN, Login, Scope
 from perdure.logs import Log
 from perdure.runtime.gateway import Gateway
-from perdure.web.auth.cookie import COOKIE_MAX_AGE_SECONDS
-from perdure.web.auth.lookup import LoginLookup
+from perdure.web.auth.lookup import COOKIE_MAX_AGE_SECONDS, LoginLookup
 from perdure.web.auth.origin import HostNames, is_cross_site, is_from_our_page
 from perdure.web.auth.throttle import LoginThrottle
 from perdure.web.connection_limits import mark_logged_in

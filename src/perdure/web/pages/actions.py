@@ -10,13 +10,12 @@ from perdure.core import texts
 from perdure.core.entries import QuestionAsked
 from perdure.core.logins import Login, Scope
 from perdure.core.messages import question_id
-from perdure.core.session import SessionState
-from perdure.core.turn import TurnState
+from perdure.core.states import SessionState, TurnState
 from perdure.operations.gateways import GatewayResource
 from perdure.operations.resources import DeliveryResource, PersonResource
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
-from perdure.web.pages.filters import chat_label
+from perdure.web.pages.rendering import chat_label
 from perdure.web.schemas import ActionResource
 
 ACTION_SCOPES = {"approve": Scope.APPROVE, "deny": Scope.APPROVE, "answer": Scope.CHAT}  # others: `operate`

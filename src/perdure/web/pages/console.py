@@ -15,9 +15,14 @@ from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.logins import Scope
 from perdure.errors import NotFound, Unavailable
-from perdure.operations.configuration import effective_settings
-from perdure.operations.inspect import explain_session, find_session, list_sessions, session_resource
-from perdure.operations.outbox import list_deliveries
+from perdure.operations.inspect import (
+    effective_settings,
+    explain_session,
+    find_session,
+    list_deliveries,
+    list_sessions,
+    session_resource,
+)
 from perdure.operations.resources import SettingResource, cut_page
 from perdure.operations.timeline import list_decisions, list_turns, turn_timeline
 from perdure.web.api.gateway import read_gateways

@@ -17,7 +17,7 @@ from perdure.operations.resources import (
     TurnMessageResource,
     TurnTimelineResponse,
 )
-from perdure.web.pages.filters import capitalised, duration
+from perdure.web.pages.rendering import capitalised, duration
 
 # In SVG units; the names of the lanes stand in the left margin.
 WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 1000.0, 92.0, 14.0

@@ -1,8 +1,4 @@
-"""An export of one session, or of one person's sessions, for people to read, with copies of its files.
-
-A session in which only this person talks to the agent is exported whole. Of a session that others share, only
-the person's own messages are exported. `perdure import` reads such a file like any other.
-"""
+"""Personal data: an export of a session or a person for people to read, and what an erasure removes, in words."""
 
 from __future__ import annotations
 
@@ -17,12 +13,14 @@ from msgspec import Struct
 
 from perdure.core import texts
 from perdure.core.address import decode_session_key
+from perdure.core.file_names import chat_folder
 from perdure.core.messages import Inbound
 from perdure.core.transfer import export_format
 from perdure.core.transfer.export_format import ExportedAttachment, ExportedMessage, ExportedSession
 from perdure.errors import NotFound
 from perdure.operations.people import parse_person_id
 from perdure.store.api import Store
+from perdure.store.erasure import ErasedSession
 from perdure.store.ids import Clock, wall_clock
 from perdure.tools.attachments import AttachmentFiles
 from perdure.version import __version__
@@ -128,3 +126,27 @@ def _copy(source_path: Path, folder: Path) -> None:
         os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target,
     ):
         shutil.copyfileobj(source, target)
+
+
+async def erasure_preview(store: Store, name: str, home: Path) -> list[str]:
+    """The sessions that an erasure would remove, one line each, and the folders of their chats."""
+    lines, found = [], await store.sessions.find_by_name(name)
+    for session in found:
+        turns = len(await store.turns.of_session(session.id))
+        lines.append(texts.cli.session_to_erase(session.id, session.state, session.key, turns))
+    if not lines:
+        raise NotFound(texts.phrases.session_not_found(name), hint=texts.phrases.SESSION_NAMES_HINT)
+    folders = dict.fromkeys(chat_folder(session.key) for session in found)
+    return [*lines, *(texts.cli.folder_to_erase(folder) for folder in folders if (home / folder).is_dir())]
+
+
+def erased_line(erased: ErasedSession) -> str:
+    """The parts of a session that were erased, as one line."""
+    counts = {
+        "turn": erased.turns,
+        "message": erased.messages,
+        "reply": erased.replies,
+        "attachment": erased.attachments,
+        "process": erased.processes,
+    }
+    return texts.cli.erased_session(erased.session, erased.key, counts)
