@@ -36,7 +36,7 @@ class Street(Adapter):
         self._replies: dict[str, asyncio.Future[str]] = {}
         self._messages = count(1)
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
         """It is always there."""
 
     async def receive(self) -> AsyncGenerator[Event]:

@@ -38,7 +38,7 @@ class Letters(Adapter):
         self._folder = folder
         self._look_every = look_every
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
         if not await asyncio.to_thread(self._folder.is_dir):
             raise NotConnected(f"there is no folder {self._folder}")
 

@@ -47,6 +47,7 @@ def pages(busy: BusyGateway) -> dict[str, str]:
         "/console/processes": "echo begun",
         f"/console/processes/{process}": "begun",
         "/console/people": "Let somebody in",
+        "/console/gateways": "this one",
         "/console/config": "platforms.telegram.token",
     }
 

@@ -22,6 +22,7 @@ HONEST = Capabilities(keeps_missed=True, threads=True, buttons=True, edit=True, 
 LARGE: dict[str, Any] = {"files": True, "max_file": 3_000_000}
 TYPES: dict[str, Any] = {"typing_every": 4.0}
 TYPING = "test_typing_is_seen_where_the_answer_will_be_and_only_when_told_to"
+STANDBY = "test_opened_adapter_can_send_and_leaves_the_events_to_the_one_that_receives"
 TESTS = {name for name in dir(AdapterConformance) if name.startswith("test_")}
 
 
@@ -70,6 +71,8 @@ LIES = [
     ("answers beside the thread", {}, "test_each_thread_is_a_conversation_of_its_own", "people see"),
     ("answers everybody", {}, "test_each_message_is_answered_once_in_its_chat", "people see"),
     ("shows no buttons", {}, "test_question_is_answered_by_a_button_after_a_death", "has the buttons"),
+    ("throws out whoever receives when it is opened", {}, STANDBY, "was cut off"),
+    ("sends only where it receives", {}, STANDBY, "cannot send"),
     (
         "does not see that the platform is down",
         {},

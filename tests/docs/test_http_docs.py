@@ -23,6 +23,7 @@ from support.markdown import page
 
 HTTP = page("docs/http.md")
 EXAMPLE = re.compile(r"^```sh\n(curl.*?)^```\n\n```(json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OF_GATEWAY = re.compile(r'("id":|"home":|"version":|"text":) "(?:[0-9a-f]{32}|[^"]*:/[^"]*|0\.3[^"]*)"')
 OUR_ID = re.compile(r"\b([a-z]+)_[0-9a-z]{22}\b")
 PLACE = re.compile(r"^id: (.+)$", re.MULTILINE)
 TIME = re.compile(r'at":\s*\d{13}')
@@ -90,7 +91,7 @@ def read(response: httpx.Response, kind: str) -> Any:
 def in_general(shown: Any) -> Any:
     """Without what is different each time."""
     text = shown if isinstance(shown, str) else json.dumps(shown)
-    return TIME.sub('at":0', OUR_ID.sub(r"\1_", PLACE.sub("id: …", text)))
+    return TIME.sub('at":0', OUR_ID.sub(r"\1_", PLACE.sub("id: …", OF_GATEWAY.sub(r"\1 …", text))))
 
 
 REFUSED = {

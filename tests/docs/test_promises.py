@@ -19,8 +19,7 @@ GROUPS = (
     (80, 89),
     (90, 97),
     (100, 109),
-    (160, 166),
-    (168, 168),
+    (160, 168),
     (180, 185),
 )
 NUMBERS = [number for first, last in GROUPS for number in range(first, last + 1)]

@@ -151,9 +151,9 @@ class FailingAdapter(SimulatedAdapter):
             self._call = ""
             raise self._raised()
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
         self._maybe_raise("connect")
-        await super().connect()
+        await super().open()
 
     async def send(self, outbound: Outbound) -> Receipt:
         self._maybe_raise("send")

@@ -223,7 +223,7 @@ async def crash_in_every_chat(group: GatewayGroup, platform: SimulatedPlatform, 
         await group.harness.wait_until_hanging(len(chats))
 
 
-async def test_b162_turns_of_a_dead_gateway_are_shared_by_those_that_live(group: GatewayGroup) -> None:
+async def test_b162_b167_turns_of_a_dead_gateway_are_shared_by_those_that_live(group: GatewayGroup) -> None:
     """The dead gateway comes back without its platform: its run is known to be dead, and it can serve nothing."""
     platform, limits = SimulatedPlatform(), {"RECOVERY__CONCURRENCY": "100"}
     await crash_in_every_chat(group, platform, CHATS)
@@ -232,6 +232,7 @@ async def test_b162_turns_of_a_dead_gateway_are_shared_by_those_that_live(group:
     await group.harness.wait_until_hanging(2 * len(CHATS))
     holders = Counter([await lease_holder(b, key_of(platform, chat)) for chat in CHATS])
     assert set(holders) == {b.operator_verbs.run, c.operator_verbs.run}
+    assert len(b.loops.connections.standing_by | c.loops.connections.standing_by) == 1, "one of them only sends"
     group.harness.release()
     for chat in CHATS:
         await wait_for_replies(platform, "done", chat=chat)

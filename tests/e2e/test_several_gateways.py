@@ -23,6 +23,7 @@ import pytest
 
 from perdure.runtime.gateway import Gateway
 from perdure.testing import SettableClock, SimulatedPlatform
+from perdure.testing.simulated_platform import SimulatedAdapter
 from support.gateway import COMMAND, GatewayProcess, Person, gateway
 from support.inprocess import serving
 from support.postgres import PostgresServer
@@ -48,6 +49,19 @@ async def three_gateways(folder: Path, url: str, platform: SimulatedPlatform) ->
             )
             for name in ("one", "two", "three")
         ]
+
+
+class PostingAdapter(SimulatedAdapter):
+    @property
+    def receives_by_lease(self) -> bool:
+        return False
+
+
+class PostingPlatform(SimulatedPlatform):
+    """A platform that posts its events to all gateways, so that receiving needs no lease."""
+
+    def adapter(self) -> SimulatedAdapter:
+        return PostingAdapter(self)
 
 
 def silence(gateway: Gateway) -> int:
@@ -128,7 +142,7 @@ async def test_b163_all_gateways_live_on_when_a_lock_was_held_for_longer_than_th
     tmp_path: Path, postgres_url: str, lock: str
 ) -> None:
     """With the weaker lock everything but the heartbeat could go on: nothing begins at the end of the lease."""
-    platform = SimulatedPlatform()
+    platform = PostingPlatform()
     async with three_gateways(tmp_path, postgres_url, platform) as gateways:
         runs = [gateway.operator_verbs.run for gateway in gateways]
         with psycopg.connect(postgres_url) as connection:

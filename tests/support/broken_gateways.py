@@ -27,12 +27,13 @@ class _WrappedAdapter(Adapter):
         self.name = beneath.name
         self.capabilities = beneath.capabilities
 
-    async def connect(self) -> None:
-        await self.inner.connect()
+    async def open(self) -> None:
+        await self.inner.open()
 
     async def receive(self) -> AsyncGenerator[Event]:
         async for event in self.inner.receive():
-            yield event
+            if isinstance(event, Event):
+                yield event
 
     async def send(self, outbound: Outbound) -> Receipt:
         return await self.inner.send(outbound)
@@ -49,7 +50,7 @@ class _DroppingAdapter(_WrappedAdapter):
         self._ignores = ignores
 
     async def receive(self) -> AsyncGenerator[Event]:
-        async for event in self.inner.receive():
+        async for event in super().receive():
             if event.inbound is not None and self._ignores(event.inbound):
                 await event.ack(None)
             else:
@@ -60,7 +61,7 @@ class _EarlyAckAdapter(_WrappedAdapter):
     """Acknowledges before anything is stored."""
 
     async def receive(self) -> AsyncGenerator[Event]:
-        async for event in self.inner.receive():
+        async for event in super().receive():
             await event.ack(None)
             yield replace(event, ack=_ignore_ack)
 
@@ -87,8 +88,8 @@ class _DuplicatingAdapter(_WrappedAdapter):
 class _GreetingAdapter(_WrappedAdapter):
     """Sends a greeting to a chat of the first round at every start."""
 
-    async def connect(self) -> None:
-        await super().connect()
+    async def open(self) -> None:
+        await super().open()
         if self.name == "plain":
             await self.send(Outbound(Address("plain", "dm", "1-once"), "Are you still there?", "greeting"))
 

@@ -89,8 +89,8 @@ class InterceptedAdapter(SimulatedAdapter):
         super().__init__(platform)
         self._injector = injector
 
-    async def connect(self) -> None:
-        await self._injector.intercept("connect", super().connect)
+    async def open(self) -> None:
+        await self._injector.intercept("connect", super().open)
 
     def _event(self, inbound: Inbound) -> Event:
         event = super()._event(inbound)

@@ -31,10 +31,13 @@ class FaultyAdapter(SimulatedAdapter):
         self._bundle: list[Outbound] = []
         self._stubborn = fault == "cannot be stopped"
         self._leftover_task: asyncio.Task[None] | None = None
+        self._has_received = False
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
+        if self._fault == "throws out whoever receives when it is opened":
+            self._platform.disconnect()
         try:
-            await super().connect()
+            await super().open()
         except NotConnected:
             if self._fault == "cannot say that the platform is down":
                 raise ConnectionRefusedError("nobody there") from None
@@ -46,6 +49,7 @@ class FaultyAdapter(SimulatedAdapter):
             super().cut()
 
     async def receive(self) -> AsyncGenerator[Event]:
+        self._has_received = True
         while True:
             try:
                 async for event in super().receive():
@@ -79,6 +83,8 @@ class FaultyAdapter(SimulatedAdapter):
         match self._fault:
             case "answers beside the thread":
                 outbound = replace(outbound, address=Address(place.platform, place.kind, place.chat))
+            case "sends only where it receives" if not self._has_received:
+                raise NotConnected("it does not receive")
             case "sends no files":
                 outbound = replace(outbound, file=None)
             case "spoils files" if outbound.file is not None:

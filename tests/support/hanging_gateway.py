@@ -62,7 +62,7 @@ class UnclosableAdapter(Adapter):
     def __init__(self, what: str) -> None:
         self._what = what
 
-    async def connect(self) -> None: ...
+    async def open(self) -> None: ...
 
     async def receive(self) -> AsyncGenerator[Event]:
         try:

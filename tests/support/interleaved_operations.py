@@ -106,9 +106,7 @@ def finish(chat: ChatUnderTest, who: int) -> Operation:
 @operation
 def send(chat: ChatUnderTest, who: int) -> Operation:
     async def run(store: Store) -> bool:
-        return chat.owed is not None and await store.outbox.start_sending(
-            chat.owed, chat.runs[who], 9, may_join=everybody_may_join
-        )
+        return chat.owed is not None and await store.outbox.start_sending(chat.owed, chat.runs[who], 9)
 
     return run
 

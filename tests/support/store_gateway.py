@@ -47,6 +47,7 @@ PLATFORM = "web"
 TABLES = (
     "runs",
     "run_services",
+    "receiving_leases",
     "sessions",
     "leases",
     "turns",

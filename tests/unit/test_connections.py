@@ -32,7 +32,7 @@ class Failing(Adapter):
         self._tries = tries
         self._lasts = lasts
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
         self.tried.append(asyncio.get_running_loop().time())
         if len(self.tried) == self._tries:
             self.enough.set()
@@ -69,7 +69,12 @@ async def _attend(plan: FailurePlan, tries: int, lasts: Callable[[int], float]) 
     async def nobody(_: object) -> None: ...
 
     adapter = Failing(plan, tries=tries, lasts=lasts)
-    attending = asyncio.create_task(Connections([adapter]).keep_connected(adapter, nobody, nobody))
+
+    async def receive() -> None:
+        async for _ in adapter.receive():
+            raise AssertionError("nothing is received")
+
+    attending = asyncio.create_task(Connections([adapter]).keep_connected(adapter, receive, nobody))
     await adapter.enough.wait()
     attending.cancel()
     await asyncio.wait({attending})

@@ -29,7 +29,7 @@ class Typist(Adapter):
         self.told: list[tuple[Address, float]] = []
         self._slow = slow
 
-    async def connect(self) -> None: ...
+    async def open(self) -> None: ...
 
     async def receive(self) -> AsyncGenerator[Event]:
         raise NotImplementedError

@@ -21,6 +21,7 @@ COMMANDS = {  # the module of each command, in the order of the help
     "chat": "chat",
     "stop": "gateway",
     "restart": "gateway",
+    "drain": "gateway",
     "status": "gateway",
     "sessions": "sessions",
     "why": "sessions",

@@ -1,4 +1,4 @@
-"""`perdure run`, `up`, `stop`, `restart` and `status`: start, stop and ask the gateway."""
+"""`perdure run`, `up`, `stop`, `restart`, `drain` and `status`: start, stop and ask the gateway."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 from functools import partial
+from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -88,6 +90,24 @@ def _signal_and_wait(number: int) -> None:
         if time.monotonic() > deadline:
             raise PerdureError(texts.cli.does_not_stop(holder), hint=texts.cli.DOES_NOT_STOP_HINT)
         time.sleep(POLL_SECONDS)
+
+
+GatewayArgument = Annotated[
+    str, typer.Argument(metavar="GATEWAY", help="The id of a gateway, or its beginning; without it, the one here.")
+]
+
+
+@app.command()
+def drain(gateway: GatewayArgument = "") -> None:
+    """Ask a gateway on this database to hand over and stop."""
+    from perdure.cli import gateway_client
+
+    settings = load_settings()
+    if not gateway:
+        running = gateway_client.call(settings, "GET", "/api/gateways")["gateways"]
+        gateway = next(each["id"] for each in running if each["this"])
+    found = gateway_client.call(settings, "POST", f"/api/gateways/{quote(gateway, safe='')}/drain")
+    print_lines(found["said"])
 
 
 @app.command()

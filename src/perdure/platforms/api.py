@@ -10,7 +10,7 @@ import secrets
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -68,6 +68,17 @@ class Event(Struct, frozen=True):
     fail: Callable[[PerdureError], Awaitable[None]] = _ignore  # called if it could not be stored
 
 
+class Checkpoint(Struct, frozen=True):
+    """Yielded by `receive` before each request that asks the platform for events or confirms some.
+
+    The gateway goes on with `receive` only while it holds the lease of the account: one that was frozen, and was
+    taken for dead meanwhile, asks and confirms nothing any more.
+    """
+
+
+CHECKPOINT = Checkpoint()
+
+
 class WebhookResponse(Struct, frozen=True):
     """The answer to a platform that has posted an event."""
 
@@ -81,21 +92,44 @@ class Adapter(ABC):
 
     name: str
     account: str = ""  # names the account; gateways that share a database have the same one
+    opens_apart: ClassVar[bool] = True  # false for an adapter of 0.2.0, whose `connect` may receive already
     capabilities: Capabilities = Capabilities()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Take the `connect` of an adapter that was written for 0.2.0 for its `open`, and say what to change."""
+        super().__init_subclass__(**options)
+        if "open" in vars(cls):
+            cls.opens_apart = True
+        elif "connect" in vars(cls):
+            warnings.warn(texts.platforms.connect_is_open(cls.__name__), DeprecationWarning, stacklevel=2)
+            cls.open = vars(cls)["connect"]  # type: ignore[method-assign]
+            cls.opens_apart = False
+
     @abstractmethod
-    async def connect(self) -> None:
+    async def open(self) -> None:
         """Reach the platform, or raise `NotConnected`.
 
-        After return: `receive` and `send` may be called.
+        After return: everything but `receive` may be called. A gateway that stands by opens the platform too, and
+        again every minute, to see whether it is there: `open` receives, confirms and takes away nothing.
         """
 
     @abstractmethod
-    def receive(self) -> AsyncGenerator[Event]:
+    def receive(self) -> AsyncGenerator[Event | Checkpoint]:
         """Yield events as they come; raise `NotConnected` when the connection is lost.
 
+        Called after `open`, by one gateway at a time where `receives_by_lease` is true. The gateway closes the
+        generator before it lets another one receive: whatever receives must have ended by then.
         If we die inside: whatever was not acknowledged comes again, if the platform keeps it.
         """
+
+    @property
+    def receives_by_lease(self) -> bool:
+        """Whether one gateway at a time may receive, as where `receive` polls or holds a socket.
+
+        Posts are taken by any gateway. An adapter that was written for 0.2.0 does not tell opening from receiving:
+        each gateway does both, as it was then.
+        """
+        return self.opens_apart and not self.takes_posts
 
     @abstractmethod
     async def send(self, outbound: Outbound) -> Receipt:
@@ -128,7 +162,7 @@ class Adapter(ABC):
         await self.send(Outbound(address, text, f"notice:{secrets.token_hex(8)}"))
 
     async def menu(self, commands: Sequence[MenuEntry]) -> None:  # noqa: B027 reason: most platforms show none
-        """Publish the menu of commands; called once, after the first `connect`; the gateway does not wait."""
+        """Publish the menu of commands; called once, after the first `open`; the gateway does not wait."""
 
     @property
     def takes_posts(self) -> bool:

@@ -39,8 +39,13 @@ class WebAdapter(Adapter):
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._subscriptions: dict[Address, set[ChatSubscription]] = {}
 
-    async def connect(self) -> None:
-        """Do nothing: this platform is always connected."""
+    async def open(self) -> None:
+        """Do nothing: this platform is always there."""
+
+    @property
+    def receives_by_lease(self) -> bool:
+        """Never: each gateway takes what people post to its own HTTP API."""
+        return False
 
     async def submit(self, inbound: Inbound) -> Stored:
         """Hand a message over. After return it is stored; if this raises, it is not."""

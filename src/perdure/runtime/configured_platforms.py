@@ -18,6 +18,8 @@ from perdure.plugins import load_entry_point
 from perdure.settings import PluginPlatformSettings
 
 ENTRY_POINT_GROUP = "perdure.platforms"
+MAX_POLL_SECONDS = 50
+POLL_PART_OF_LEASE = 2 / 3
 
 
 def make_plugin_adapter(name: str, settings: PluginPlatformSettings, home: Path) -> Adapter:
@@ -133,9 +135,25 @@ def configured_adapters(settings: Settings) -> list[Adapter]:
     if telegram.enabled and telegram.token is not None:
         from perdure.platforms.telegram import TelegramAdapter
 
-        adapter = TelegramAdapter(telegram.token, telegram.base_url, telegram.webhook, grows=telegram.stream)
+        adapter = TelegramAdapter(
+            telegram.token,
+            telegram.base_url,
+            telegram.webhook,
+            grows=telegram.stream,
+            poll_seconds=_poll_seconds(settings),
+        )
         adapters.append(adapter)
     return [*adapters, *_plugin_adapters(settings)]
+
+
+def _poll_seconds(settings: Settings) -> int:
+    """How long a poll may wait: where gateways share the database, it is over before another one takes over.
+
+    The last poll of a gateway that is frozen goes on at the platform, which would refuse the poll of another one.
+    """
+    if settings.store_url.startswith("sqlite:"):
+        return MAX_POLL_SECONDS
+    return max(1, min(MAX_POLL_SECONDS, int(settings.store.lease * POLL_PART_OF_LEASE)))
 
 
 def _plugin_adapters(settings: Settings) -> list[Adapter]:

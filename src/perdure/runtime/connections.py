@@ -1,10 +1,9 @@
-"""Keeps each platform connected, on its own, and hands its events to the intake."""
+"""Keeps each platform connected, on its own."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -13,7 +12,7 @@ from perdure.core import texts
 from perdure.core.storable_text import make_storable
 from perdure.errors import NotConnected
 from perdure.logs import Log
-from perdure.platforms.api import Adapter, Capabilities, Event
+from perdure.platforms.api import Adapter, Capabilities
 from perdure.runtime.backoff import MAX_DELAY_SECONDS, Backoff
 from perdure.runtime.tasks import defect_location
 
@@ -21,7 +20,7 @@ log = Log("connections")
 
 TRUSTED_AFTER_SECONDS = MAX_DELAY_SECONDS  # an adapter that served for so long before a defect is trusted again
 
-AcceptEvent = Callable[[Event], Awaitable[None]]
+ReceiveEvents = Callable[[], Awaitable[None]]  # returns when the platform has closed the connection
 OnConnected = Callable[[str], Awaitable[None]]  # is given the name of the platform
 
 
@@ -39,6 +38,7 @@ class Connections:
     def __init__(self, adapters: list[Adapter]) -> None:
         self._adapters = adapters
         self.connected: dict[str, Adapter] = {}
+        self.standing_by: set[str] = set()  # connected platforms whose events another gateway receives
         self.problems: dict[str, str] = {adapter.name: "not connected yet" for adapter in adapters}
 
     def max_length(self, platform: str) -> int | None:
@@ -54,11 +54,14 @@ class Connections:
         """Say whether this gateway has an adapter for a platform, connected or not."""
         return any(adapter.name == platform for adapter in self._adapters)
 
-    async def keep_connected(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> None:
-        """Connect, receive, and connect again after every loss, with growing delays while it fails."""
+    async def keep_connected(self, adapter: Adapter, receive: ReceiveEvents, on_connected: OnConnected) -> None:
+        """Open the platform, receive, and open it again after every loss, with growing delays while it fails.
+
+        A platform counts as connected while it is open: a gateway that stands by can send.
+        """
         backoff, known = Backoff(), set[str]()
         while True:
-            end = await self._serve(adapter, accept, on_connected)
+            end = await self._serve(adapter, receive, on_connected)
             if end.healthy:
                 backoff.succeeded()
                 known.clear()
@@ -70,14 +73,15 @@ class Connections:
             log.warning("disconnected", platform=adapter.name, problem=end.problem, retry_in=delay)
             await asyncio.sleep(delay)
 
-    async def _serve(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> ConnectionEnd:
-        """Connect to a platform and receive its events until the connection ends."""
+    async def _serve(self, adapter: Adapter, receive: ReceiveEvents, on_connected: OnConnected) -> ConnectionEnd:
+        """Open a platform and receive its events until the connection ends."""
         clock = asyncio.get_running_loop().time
         since: float | None = None
         try:
-            await adapter.connect()
+            await adapter.open()
             since = clock()
-            await self._receive(adapter, accept, on_connected)
+            await self._announce(adapter, on_connected)
+            await receive()
             problem, defect = "the platform closed the connection", None
         except NotConnected as error:
             return ConnectionEnd(error.message, healthy=since is not None)
@@ -86,14 +90,11 @@ class Connections:
             problem, defect = texts.platforms.adapter_failed(type(error).__name__), error
         finally:
             self.connected.pop(adapter.name, None)
+            self.standing_by.discard(adapter.name)
         return ConnectionEnd(problem, since is not None and clock() - since >= TRUSTED_AFTER_SECONDS, defect)
 
-    async def _receive(self, adapter: Adapter, accept: AcceptEvent, on_connected: OnConnected) -> None:
+    async def _announce(self, adapter: Adapter, on_connected: OnConnected) -> None:
         self.connected[adapter.name] = adapter
         self.problems.pop(adapter.name, None)
         log.info("connected", platform=adapter.name)
         await on_connected(adapter.name)
-        # Closed here, and not by the garbage collector: the platform is released before we connect again.
-        async with aclosing(adapter.receive()) as events:
-            async for event in events:
-                await accept(event)

@@ -140,6 +140,8 @@ class Gateway:
         connected = ", ".join(self.loops.connections.connected) or "no platform"
         lines = [f"The gateway is {self.phase}, connected to {connected}; turns running: {running}."]
         lines.append(self.sandbox.summary)
+        if standing_by := sorted(self.loops.connections.standing_by):
+            lines.append(f"{texts.gateways.standing_by(standing_by)}.")
         if self.loops.recoverer.paused:
             lines.append(texts.recovery.RESUME_PAUSED)
         return [*lines, *(f"Problem: {problem}." for problem in self.problems() + self.warnings())]
@@ -161,6 +163,10 @@ class Gateway:
         self.end_by(self.settings.drain.max_seconds)
         self._stop.set()
         return True
+
+    def drain(self) -> bool:
+        """Ask for an orderly stop. False: a stop or restart is under way already, and is not hurried."""
+        return not self._stop.is_set() and self.stop()
 
     def restart(self) -> bool:
         """Ask for a restart. False: a stop or restart is under way already."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec import Struct
 
 from perdure.runtime.clocks import Clocks, boot_seconds
@@ -41,6 +43,13 @@ class Lease:
         """
         while self._length is not None and boot_seconds() > self._until:
             await self._renewed.wait()
+
+    async def wait_until_lapsed(self) -> None:
+        """Return when the lease has run out and no heartbeat has renewed it; never, where nobody can take it."""
+        if self._length is None:
+            await asyncio.Event().wait()
+        while (left := self._until - boot_seconds()) > 0:  # noqa: ASYNC110 reason: time itself ends it
+            await asyncio.sleep(left)
 
 
 class GatewayRun(Struct, frozen=True, eq=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from perdure.core import texts
 from perdure.core.recovery.decision import InterruptionReason
@@ -21,9 +22,13 @@ log = Log("heartbeat")
 class Heartbeat:
     """Counts every few seconds that this run is alive; other gateways take over from a run that does not."""
 
-    def __init__(self, run: GatewayRun, recoverer: Recoverer, lease_seconds: float) -> None:
+    def __init__(
+        self, run: GatewayRun, recoverer: Recoverer, lease_seconds: float, drain_gateway: Callable[[], bool]
+    ) -> None:
+        """`drain_gateway` asks for an orderly stop of this gateway, as an operator did through another one."""
         self._run = run
         self._recoverer = recoverer
+        self._drain_gateway = drain_gateway
         self._pause = lease_seconds / HEARTBEATS_PER_LEASE
         self._observer = RunObserver(lease_seconds, boot_seconds())
         self._recorded = WakeEvent()
@@ -51,6 +56,8 @@ class Heartbeat:
         self._run.lease.renew(asked_at)
         self._run.wakeups.relay.note_living(each.run for each in found.others)
         self._recorded.wake()
+        if found.drain_asked and self._drain_gateway():
+            log.info("drain_asked", run=self._run.id)
 
     async def take_over(self) -> None:
         """After each heartbeat, take over from dead runs."""

@@ -34,6 +34,7 @@ from perdure.runtime.platform_start import PlatformStart
 from perdure.runtime.process_records import StoredProcessRecords
 from perdure.runtime.process_relay import ProcessRelayLoop
 from perdure.runtime.process_watcher import ProcessWatcher
+from perdure.runtime.receiving import EventReceiver
 from perdure.runtime.recovery import Recoverer, RecoveryLimits
 from perdure.runtime.recovery_slots import RecoverySlots
 from perdure.runtime.runner import TurnRunner
@@ -104,11 +105,12 @@ class Loops:
             access=self.access,
             has_running_command=self.command_cleanup.has_running_command,
         )
-        self.heartbeat = Heartbeat(run, self.recoverer, settings.store.lease)
+        self.heartbeat = Heartbeat(run, self.recoverer, settings.store.lease, control.drain)
         self.commands = CommandLoop(run, self.runner, control, self.access, _command_limits(settings))
         self._message_expiry = MessageExpiry(run, settings.queue_rules, int(settings.delivery.max_age * 1000))
         self._router = MessageRouter(run.wakeups, self.runner, self.slots, self.notices, control)
         self._intake = Intake(run, settings, self.access, self._router)
+        self._receivers = [EventReceiver(run, adapter, self._intake.accept) for adapter in adapters]
         self._platform_start = PlatformStart(
             run, self.delivery, self.recoverer, self.commands.registry.values(), self._tasks
         )
@@ -123,13 +125,9 @@ class Loops:
             self.process_watcher.catch_up,
         ):
             await self._failures.retry("start_delayed", step)
-        connect, accept, start_platform = (
-            self.connections.keep_connected,
-            self._intake.accept,
-            self._platform_start.start,
-        )
-        for adapter in self._adapters:
-            self._tasks.run_loop(partial(connect, adapter, accept, start_platform))
+        connect, start_platform = self.connections.keep_connected, self._platform_start.start
+        for adapter, receiver in zip(self._adapters, self._receivers, strict=True):
+            self._tasks.run_loop(partial(connect, adapter, receiver.receive, start_platform))
         for loop in (
             self._agents.tools.run,
             self.command_cleanup.run,
@@ -157,7 +155,9 @@ class Loops:
         self.recoverer.stop()
         await self._failures.contain("drain_not_recorded", self._release_idle())
         draining = drain(self.runner, self.delivery, self.notices, reason, deadline, hurry)
+        handing_over = asyncio.ensure_future(self._hand_receiving_over())  # chats are told of the drain meanwhile
         await self._failures.contain("drain_failed", draining)
+        await handing_over
         self._tasks.cancel_all()
         self.process_watcher.stop()
         self.fetcher.stop()
@@ -168,6 +168,16 @@ class Loops:
         await self.runner.stop_claiming()
         async with asyncio.timeout(RELEASE_SECONDS):
             await self._run.store.runs.start_draining(self._run.id)
+
+    async def _hand_receiving_over(self) -> None:
+        """Let other gateways receive, as far as they stand by; no platform waits for a slow one."""
+
+        async def hand_over(receiver: EventReceiver) -> None:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await receiver.hand_over()
+
+        contain = self._failures.contain
+        await asyncio.gather(*(contain("receiving_not_handed_over", hand_over(each)) for each in self._receivers))
 
     async def _stop_attempt(self, turn: str, key: str) -> None:
         """Stop the attempt at a turn that somebody else has ended, wherever it runs, and wait for its end."""

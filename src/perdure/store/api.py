@@ -12,6 +12,7 @@ from perdure.store.database import Database, unknown_url
 from perdure.store.decisions import Decisions
 from perdure.store.erasure import Erasure
 from perdure.store.file_contents import FileContents
+from perdure.store.gateways import Gateways
 from perdure.store.goals import Goals
 from perdure.store.hints import HintChannel
 from perdure.store.ids import Clock, wall_clock
@@ -26,6 +27,7 @@ from perdure.store.previews import Previews
 from perdure.store.process_relay import ProcessRelay
 from perdure.store.processes import Processes
 from perdure.store.queue import Queue
+from perdure.store.receiving_leases import ReceivingLeases
 from perdure.store.run_services import RunServices
 from perdure.store.runs import Runs
 from perdure.store.sessions import Sessions
@@ -56,6 +58,8 @@ class Store:
         self.background_sessions = BackgroundSessions(database)
         self.runs = Runs(database)
         self.run_services = RunServices(database)
+        self.gateways = Gateways(database)
+        self.receiving_leases = ReceivingLeases(database)
         self.snapshots = Snapshots(database)
         self.timelines = Timelines(database)
         self.decisions = Decisions(database)

@@ -19,7 +19,7 @@ from perdure.errors import DatabaseRefused
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-REVISIONS = tuple(f"{number:04}" for number in range(1, 14))  # the files of migrations/, in order
+REVISIONS = tuple(f"{number:04}" for number in range(1, 15))  # the files of migrations/, in order
 HEAD = REVISIONS[-1]
 APPLICATION_ID = 0x50455244  # "PERD", in the header of every SQLite file of ours
 

@@ -75,10 +75,11 @@ class RunStart(Struct, frozen=True):
 
 
 class Heartbeats(Struct, frozen=True):
-    """What one heartbeat found: the runs that it ended as lost, and the others that live."""
+    """What one heartbeat found: the runs that it ended as lost, the others that live, and what is asked of us."""
 
     ended: Sequence[str]
     others: Sequence[RunBeats]
+    drain_asked: bool = False  # somebody asked this run to drain and stop
 
 
 class Runs:
@@ -239,12 +240,16 @@ def _begin(
 
 def _beat(tx: Tx, run: str, silent: Mapping[str, int]) -> Heartbeats | None:
     now = tx.lease_clock()
-    counted = "UPDATE runs SET beats = beats + 1, heartbeat_at = :now WHERE id = :run AND ended_at IS NULL"
-    if not tx.run(counted, now=now, run=run):
+    counted = (
+        "UPDATE runs SET beats = beats + 1, heartbeat_at = :now WHERE id = :run AND ended_at IS NULL "
+        "RETURNING drain_asked_at"
+    )
+    row = tx.one(counted, now=now, run=run)
+    if row is None:
         return None
     ended = [other for other, beats in silent.items() if other != run and _end_silent(tx, other, beats, now)]
     others = tx.all("SELECT id, beats, lease_ms FROM runs WHERE ended_at IS NULL AND id <> :run", run=run)
-    return Heartbeats(ended, [RunBeats(*row) for row in others])
+    return Heartbeats(ended, [RunBeats(*each) for each in others], drain_asked=row[0] is not None)
 
 
 def _end_silent(tx: Tx, run: str, beats: int, now: int) -> bool:

@@ -25,6 +25,7 @@ CREATE TABLE runs (
   entry_version BIGINT, -- the newest version of journal entries that it can read
   draining     BIGINT NOT NULL DEFAULT 0, -- 1 once it stops: others may have its idle chats
   back_by      BIGINT, -- until when what is on its machine waits for the same gateway to come back
+  drain_asked_at BIGINT, -- when an operator asked it, through any gateway, to drain and stop
   CHECK ((ended_at IS NULL) = (ending IS NULL))
 );
 CREATE INDEX runs_live ON runs (instance) WHERE ended_at IS NULL;
@@ -39,6 +40,16 @@ CREATE TABLE run_services (
   agent    TEXT NOT NULL,
   account  TEXT NOT NULL,
   PRIMARY KEY (run, platform, agent)
+);
+
+-- Which run receives what is polled, or comes over a socket, for an account on a platform, which is written as in
+-- session keys. The epoch grows whenever a run begins to receive.
+CREATE TABLE receiving_leases (
+  platform TEXT NOT NULL,
+  account  TEXT NOT NULL,
+  run      TEXT REFERENCES runs (id) ON DELETE SET NULL,
+  epoch    BIGINT NOT NULL,
+  PRIMARY KEY (platform, account)
 );
 
 -- A conversation. Its key is for ever; a new id begins when it is reset. Who cannot read entries of its version leaves

@@ -254,10 +254,9 @@ class SimulatedAdapter(Adapter):
         self._woken = asyncio.Event()
         self._cut = False
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
         self._cut = False
         self._platform.check_reachable()
-        self._platform.mailbox.attach(self)
 
     def wake(self) -> None:
         self._woken.set()
@@ -269,6 +268,8 @@ class SimulatedAdapter(Adapter):
     async def receive(self) -> AsyncGenerator[Event]:
         """Hand over the unacknowledged events; a new connection hands all of them over again."""
         handed: set[str] = set()
+        self._platform.check_reachable()
+        self._platform.mailbox.attach(self)
         try:
             while True:
                 self._woken.clear()

@@ -14,7 +14,7 @@ from perdure.platforms.web import WebAdapter
 from perdure.runtime.gateway import Gateway
 from perdure.web.api.attachments import AttachmentApi
 from perdure.web.api.chats import ChatApi, ChatListApi
-from perdure.web.api.gateway import ConfigurationApi, DemoApi, HealthApi, uses_only_offline_model
+from perdure.web.api.gateway import ConfigurationApi, DemoApi, GatewaysApi, HealthApi, uses_only_offline_model
 from perdure.web.api.metrics import MetricsApi
 from perdure.web.api.overview import OverviewApi
 from perdure.web.api.people import PeopleApi
@@ -97,6 +97,7 @@ def route_providers(
         ChatPage(gateway, demo=demo, supervised=supervised),
         TurnApi(gateway),
         OutboxApi(gateway),
+        GatewaysApi(gateway),
         ConfigurationApi(gateway),
         OverviewApi(gateway),
         ConsolePages(gateway),

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from perdure.core.logins import Scope
 from perdure.core.roles import Role
 from perdure.core.states import ProcessState, SessionState
+from perdure.operations.gateways import GatewayResource
 from perdure.operations.resources import ListedDecisionResource, SessionResource, SettingResource, TurnResource
 from perdure.store.erasure import ErasedSession
 from perdure.store.inbox import ChatMessage
@@ -104,6 +105,7 @@ class HealthResponse(Struct, frozen=True):
 class ReadinessResponse(Struct, frozen=True):
     ready: bool
     reasons: list[str]
+    standing_by: list[str]  # platforms whose events another gateway receives; this one can send there
 
 
 class UnservedResource(Struct, frozen=True):
@@ -138,6 +140,7 @@ class StatusResponse(Struct, frozen=True):
     unserved: list[UnservedResource]
     summary: list[str]
     sandbox: SandboxResource
+    gateways: list[GatewayResource]
 
 
 class ActionResource(Struct, frozen=True):
@@ -168,6 +171,7 @@ class AttentionItem(Struct, frozen=True):
 class PlatformStatusResource(Struct, frozen=True):
     name: str
     problem: str
+    standing_by: bool  # another gateway receives there, and this one can send
 
 
 class OverviewResponse(StatusResponse, frozen=True):

@@ -50,6 +50,11 @@ ACTIONS = {
         "Lift the pause?",
         "Every interrupted turn is decided about anew, now.",
     ),
+    "drain": (
+        "Drain",
+        "Drain this gateway, and stop it?",
+        "Others take over what it receives and its chats. It ends its turns and stays down.",
+    ),
     "pair": ("Pair", "Let them in?", "They may talk to the agent from now on; you can remove them later."),
     "remove": ("Remove", "Remove this person?", "What they wrote and still waits is not answered any more."),
 }

@@ -8,6 +8,14 @@ def adapter_failed(kind: str) -> str:
     return f"its adapter failed with {kind}; the log says where"
 
 
+def connect_is_open(adapter: str) -> str:
+    """What the author of an adapter for 0.2.0 has to change."""
+    return (
+        f"{adapter}.connect() is called open() since 0.3.0: rename it, and let it only do what sending needs. "
+        "What begins to receive belongs in receive(). Until then, all gateways of a database receive there."
+    )
+
+
 def unreadable_event(why: str) -> str:
     """Why an event is stored as rejected: its adapter has filled a field wrongly."""
     return f"the adapter handed over an event that cannot be read: {why}"

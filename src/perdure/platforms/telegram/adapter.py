@@ -19,7 +19,7 @@ from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.core.storable_text import repair_json
 from perdure.errors import FetchFailed, FetchRefused, NotConnected, PerdureError, SendError, SendUnknown
-from perdure.platforms.api import Adapter, Capabilities, Event, MenuEntry, WebhookResponse
+from perdure.platforms.api import CHECKPOINT, Adapter, Capabilities, Checkpoint, Event, MenuEntry, WebhookResponse
 from perdure.platforms.telegram.bot_api import (
     MAX_FILE_BYTES,
     MAX_MESSAGE_UNITS,
@@ -41,7 +41,7 @@ from perdure.platforms.telegram.webhook import CHECK_SECONDS, Webhook
 
 PUBLIC_API = "https://api.telegram.org"
 
-POLL_SECONDS = 50  # for an update, in one poll
+POLL_SECONDS = 50  # at most, for an update, in one poll
 POLL_MARGIN_SECONDS = 10.0  # beyond that, for the answer of a poll
 UNCONFIRMABLE_PAUSE_SECONDS = 5.0  # after a poll without an update that can be confirmed
 STORE_RETRY_SECONDS = 1.0  # before updates that were not stored are polled again
@@ -82,11 +82,12 @@ class TelegramAdapter(Adapter):
         *,
         grows: bool = True,
         webhook_check_seconds: float = CHECK_SECONDS,
+        poll_seconds: int = POLL_SECONDS,
     ) -> None:
         """`webhook` is the public URL of the gateway's web server; without it, the adapter polls for updates.
 
         `grows` says whether people see an answer grow, `webhook_check_seconds` how often the adapter asks whether
-        Telegram still posts to it.
+        Telegram still posts to it, `poll_seconds` how long one poll waits for an update.
         """
         self.capabilities = msgspec.structs.replace(TelegramAdapter.capabilities, grows=grows)
         self._client = BotApiClient(base_url, token)
@@ -96,33 +97,36 @@ class TelegramAdapter(Adapter):
         self._reader: UpdateReader | None = None
         self._account = ""
         self._offset: int | None = None
+        self._poll_seconds = poll_seconds
         self._poll_conflict = False
         self._next_typing_at = 0.0  # when the next chat may see that we type
         self._detached_calls: set[asyncio.Task[None]] = set()  # calls that nobody waits for
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def connect(self) -> None:
-        if self._poll_conflict:  # two gateways at once would only end each other's polls
+    async def open(self) -> None:
+        if self._poll_conflict:  # two programs at once would only end each other's polls
             await asyncio.sleep(CONFLICT_PAUSE_SECONDS)
         me = msgspec.json.decode(await self._call_repeatable("getMe"), type=User)
         self._account, self._reader = str(me.id), UpdateReader(me)
         if self._webhook is not None:
             await self._call_repeatable("setWebhook", self._webhook.registration(ALLOWED_UPDATES))
 
-    async def receive(self) -> AsyncGenerator[Event]:
+    async def receive(self) -> AsyncGenerator[Event | Checkpoint]:
         async with aclosing(
             self._polled_events() if self._webhook is None else self._posted_events(self._webhook)
         ) as events:
             async for event in events:
                 yield event
 
-    async def _polled_events(self) -> AsyncGenerator[Event]:
+    async def _polled_events(self) -> AsyncGenerator[Event | Checkpoint]:
         """Yield the updates of each poll, and confirm the stored ones with the next poll.
 
         If we die inside: Telegram gives unconfirmed updates again; those that are stored have no second effect.
         """
+        self._offset = None  # another gateway may have received since, and after a quiet week numbers begin anew
         while True:
+            yield CHECKPOINT
             pending: list[PendingUpdate] = []
             for raw in await self._get_updates():
                 event = self._to_event(update := PendingUpdate(raw, self._account))
@@ -134,7 +138,7 @@ class TelegramAdapter(Adapter):
             await self._advance_offset(pending)
             await asyncio.sleep(0)  # the turns that these updates woke start before the next poll
 
-    async def _posted_events(self, webhook: Webhook) -> AsyncGenerator[Event]:
+    async def _posted_events(self, webhook: Webhook) -> AsyncGenerator[Event | Checkpoint]:
         """Yield updates as Telegram posts them, and check now and then that it still does."""
         webhook.open()
         try:
@@ -162,8 +166,8 @@ class TelegramAdapter(Adapter):
         return WebhookResponse() if stored else WebhookResponse(503, texts.platforms.UPDATE_NOT_STORED)
 
     async def _get_updates(self) -> list[msgspec.Raw]:
-        params = {"offset": self._offset, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED_UPDATES}
-        found = await self._call_repeatable("getUpdates", params, POLL_SECONDS + POLL_MARGIN_SECONDS)
+        params = {"offset": self._offset, "timeout": self._poll_seconds, "allowed_updates": ALLOWED_UPDATES}
+        found = await self._call_repeatable("getUpdates", params, self._poll_seconds + POLL_MARGIN_SECONDS)
         self._poll_conflict = False
         try:
             return msgspec.json.decode(found, type=list[msgspec.Raw])
@@ -287,18 +291,10 @@ class TelegramAdapter(Adapter):
         await self._call_repeatable("setMyCommands", {"commands": shown})
 
     async def close(self) -> None:
-        """Confirm the stored updates, so that no gateway gets them again, and close the connections."""
+        """Close the connections. What the last poll has not confirmed comes again, and is known by its keys."""
         for task in self._detached_calls:
             task.cancel()
-        try:
-            if self._offset is not None and not self._poll_conflict:
-                await self._client.call(
-                    "getUpdates", {"offset": self._offset, "limit": 1, "timeout": 0}, POLL_MARGIN_SECONDS
-                )
-        except (SendError, CallRefused):
-            return  # the updates come again, and are known by their keys
-        finally:
-            await self._client.close()
+        await self._client.close()
 
 
 def _button_press_text(stored: Stored | None) -> str:

@@ -36,5 +36,8 @@ class GatewayControl(Protocol):
     def describe(self) -> list[str]:
         """Return the state of the gateway, one sentence a line."""
 
+    def drain(self) -> bool:
+        """Ask for an orderly stop. False: a stop or restart is under way already."""
+
     def restart(self) -> bool:
         """Ask for a restart. False: a stop or restart is under way already."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure.core.messages import Outbound
+from perdure.errors import PerdureError
 from perdure.testing.adapter_conformance.context import (
     ASK,
     COLOURS,
@@ -14,6 +16,8 @@ from perdure.testing.adapter_conformance.context import (
     require,
 )
 from perdure.testing.adapter_conformance.stage import HaltPoint
+
+OF_ANOTHER = "This is from a gateway that stands by."
 
 
 class IncomingChecks(AdapterChecks):
@@ -181,11 +185,37 @@ class IncomingChecks(AdapterChecks):
         await context.stage.cut()
         async with context.serving(reached=False) as gateway:
             await context.wait_until("it is tried to connect", context.spy.has_tried_connecting)
-            expect(not context.spy.connected, "`connect` returned though the platform was not there")
+            expect(not context.spy.connected, "`open` returned though the platform was not there")
             await context.stage.mend()
             await context.wait_until_connected()
             answer = await context.converse(gateway, "hello")
         await context.expect_messages(answer)
+
+    @adapter_check
+    async def test_opened_adapter_can_send_and_leaves_the_events_to_the_one_that_receives(
+        self, context: CheckContext
+    ) -> None:
+        """B167: so does a gateway that stands by, where `open` is called every minute."""
+        standby = context.stage.adapter()
+        if not standby.opens_apart:
+            return
+        async with context.serving() as gateway:
+            answer = await context.converse(gateway, "hello")
+            there = context.spy.send_calls[0].outbound.address
+            await standby.open()
+            await standby.open()
+            try:
+                await standby.send(Outbound(there, OF_ANOTHER, "turn-of-another:0"))
+            except PerdureError as error:
+                raise AssertionError(
+                    f"an adapter that was opened, and does not receive, cannot send: {error}"
+                ) from error
+            last = await context.converse(gateway, "good night")
+            await context.wait_until_confirmed()
+            losses = context.spy.connection_losses
+            expect(not losses, f"whoever receives was cut off when another adapter was opened: {losses}")
+        await standby.close()
+        await context.expect_messages(answer, OF_ANOTHER, last)
 
 
 class WebhookChecks(AdapterChecks):

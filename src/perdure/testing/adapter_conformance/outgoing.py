@@ -10,7 +10,7 @@ from perdure.core import texts
 from perdure.core.delivery import DeliveryState
 from perdure.core.messages import LocalFile, Outbound, Stored
 from perdure.errors import NotConnected, SendError, SendRefused, SendRetry
-from perdure.platforms.api import Adapter
+from perdure.platforms.api import Adapter, Event
 from perdure.testing.adapter_conformance.context import (
     GROW,
     HOLD,
@@ -184,7 +184,7 @@ class OutgoingChecks(AdapterChecks):
         """`receive` ends when it is cancelled, `close` leaves no task running, and the next adapter connects."""
         before, adapter = asyncio.all_tasks(), context.stage.adapter()
         context.webhook_server.route_to(adapter)
-        await adapter.connect()
+        await adapter.open()
         handed = asyncio.Event()
         receiving = asyncio.create_task(_receive_events(adapter, handed))
         await context.say("for nobody")
@@ -234,8 +234,9 @@ async def _send_file(context: CheckContext, content: bytes) -> None:
 
 async def _receive_events(adapter: Adapter, handed: asyncio.Event) -> None:
     async for event in adapter.receive():
-        await event.ack(Stored("", "", "", fresh=True))
-        handed.set()
+        if isinstance(event, Event):
+            await event.ack(Stored("", "", "", fresh=True))
+            handed.set()
 
 
 class PreviewChecks(AdapterChecks):

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from perdure.core.address import Address
 from perdure.core.messages import Outbound, Receipt, Stored
 from perdure.errors import NotConnected, PerdureError
-from perdure.platforms.api import Adapter, Event, WebhookResponse
+from perdure.platforms.api import Adapter, Checkpoint, Event, WebhookResponse
 from perdure.testing.local_server import CloseConnection, LocalServer
 
 NO_GATEWAY = WebhookResponse(502, "nobody is behind this door")
@@ -225,7 +225,7 @@ class SpyAdapter(Adapter):
 
     def __init__(self, inner: Adapter) -> None:
         self.inner = inner
-        self.name, self.capabilities = inner.name, inner.capabilities
+        self.name, self.account, self.capabilities = inner.name, inner.account, inner.capabilities
         self.handed: list[Event] = []
         self.acknowledged: list[Event] = []
         self.failed: list[Event] = []  # events that could not be stored
@@ -249,15 +249,22 @@ class SpyAdapter(Adapter):
     def takes_posts(self) -> bool:
         return self.inner.takes_posts
 
-    async def connect(self) -> None:
-        with self._record_violations("connect"):
-            await self.inner.connect()
+    async def open(self) -> None:
+        with self._record_violations("open"):
+            await self.inner.open()
             self.connected = True
 
-    async def receive(self) -> AsyncGenerator[Event]:
+    @property
+    def receives_by_lease(self) -> bool:
+        return self.inner.receives_by_lease
+
+    async def receive(self) -> AsyncGenerator[Event | Checkpoint]:
         async with aclosing(self.inner.receive()) as events:
             with self._record_violations("receive"):
                 async for event in events:
+                    if isinstance(event, Checkpoint):
+                        yield event
+                        continue
                     self.handed.append(event)
                     await self.halts[HaltPoint.BEFORE_STORE].wait_if_armed()
                     yield self._wrap_event(event)

@@ -129,7 +129,7 @@ class _GatewayConnection:
         match message:
             case protocol.Listen(platform):
                 adapter = self._adapters[platform] = self._platforms[platform].adapter()
-                await adapter.connect()
+                await adapter.open()
                 if platform in self._hand_over_tasks:  # the gateway has begun a new run
                     self._hand_over_tasks[platform].cancel()
                 self._hand_over_tasks[platform] = asyncio.create_task(self._hand_over(platform, adapter))

@@ -74,7 +74,8 @@ class SocketAdapter(Adapter):
         self.capabilities = capabilities
         self._socket = socket
 
-    async def connect(self) -> None:
+    async def open(self) -> None:
+        """Begin to listen: one gateway at a time has the socket."""
         self._socket.send(protocol.Listen(self.name))
 
     async def receive(self) -> AsyncGenerator[Event]:

@@ -81,7 +81,8 @@ DANGEROUS_COMMANDS: dict[str, str] = {
         chpasswd *; chage *; chsh *; visudo *; vipw *""",
     "it gives orders to the gateway itself": """
         perdure token *; perdure people *; perdure pair *; perdure chat *; perdure resume *; perdure drop *;
-        perdure suspend *; perdure erase *; perdure import *; perdure stop *; perdure restart *""",
+        perdure suspend *; perdure erase *; perdure import *; perdure stop *; perdure restart *;
+        perdure drain *""",
     "it ends processes": "kill *; pkill *; killall *; killall5 *; skill *; xkill *; fuser ** -k *",
     "it stops or restarts the machine": """
         shutdown *; reboot *; halt *; poweroff *; init *; telinit *; kexec *; systemctl ** reboot *;

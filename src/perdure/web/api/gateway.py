@@ -12,6 +12,13 @@ from starlette.requests import Request
 
 from perdure.core import texts
 from perdure.core.logins import Scope
+from perdure.operations.gateways import (
+    DrainResponse,
+    GatewayListResponse,
+    GatewayResource,
+    ask_to_drain,
+    list_gateways,
+)
 from perdure.operations.inspect import effective_settings
 from perdure.runtime.gateway import Gateway, Phase
 from perdure.settings import Settings
@@ -58,7 +65,38 @@ class HealthApi(GatewayApi):
         reasons = self._gateway.problems()
         if self._gateway.phase is not Phase.READY:
             reasons.append(texts.http.not_ready(self._gateway.phase))
-        return JsonReply(ReadinessResponse(not reasons, reasons), 503 if reasons else 200)
+        standing_by = sorted(self._gateway.loops.connections.standing_by)
+        return JsonReply(ReadinessResponse(not reasons, reasons, standing_by), 503 if reasons else 200)
+
+
+class GatewaysApi(GatewayApi):
+    """The gateways that share the database."""
+
+    @json_route(
+        "GET",
+        "/api/gateways",
+        "the gateways that share the database: what each serves, receives and runs, and its last heartbeat",
+        GatewayListResponse,
+        scope=Scope.READ,
+    )
+    async def list(self, _: Request) -> GatewayListResponse:
+        return GatewayListResponse(await read_gateways(self._gateway))
+
+    @json_route(
+        "POST",
+        "/api/gateways/{id}/drain",
+        "asks a gateway, this one or another, to hand over and stop, see [below](#drain-a-gateway)",
+        DrainResponse,
+        scope=Scope.OPERATE,
+    )
+    async def drain(self, request: Request) -> JsonReply[DrainResponse]:
+        """Ask a gateway to drain; this one begins once the response is sent."""
+        found = await ask_to_drain(self._gateway.store, request.path_params["id"])
+        ours = any(each.this and each.id == found.id for each in await read_gateways(self._gateway))
+        return JsonReply(found, 200, BackgroundTask(self._drain) if ours else None)
+
+    async def _drain(self) -> None:
+        self._gateway.drain()
 
 
 class ConfigurationApi(GatewayApi):
@@ -76,7 +114,8 @@ class ConfigurationApi(GatewayApi):
 
 async def gateway_status(gateway: Gateway) -> StatusResponse:
     run, sandbox = await gateway.store.runs.get(gateway.operator_verbs.run), gateway.sandbox
-    unserved = await read_unserved(gateway)
+    unserved, gateways = await read_unserved(gateway), await read_gateways(gateway)
+    shared = [each.text for each in gateways] if len(gateways) > 1 else []
     return StatusResponse(
         phase=gateway.phase,
         run=gateway.operator_verbs.run,
@@ -87,9 +126,15 @@ async def gateway_status(gateway: Gateway) -> StatusResponse:
         resume_paused=gateway.loops.recoverer.paused,
         counts=await gateway.store.gauges.counts(),
         unserved=unserved,
-        summary=[*gateway.describe(), *(f"{each.text}." for each in unserved)],
+        summary=[*gateway.describe(), *(f"{each.text}." for each in unserved), *shared],
         sandbox=SandboxResource(sandbox.layer, sandbox.network, sandbox.summary),
+        gateways=gateways,
     )
+
+
+async def read_gateways(gateway: Gateway) -> list[GatewayResource]:
+    """The gateways that share the database, this one among them."""
+    return await list_gateways(gateway.store, gateway.operator_verbs.run, gateway.operator_verbs.clock())
 
 
 async def read_unserved(gateway: Gateway) -> list[UnservedResource]:

@@ -76,8 +76,11 @@ def _for_login(item: AttentionItem, login: Login) -> AttentionItem:
 
 
 def _platform_statuses(gateway: Gateway) -> list[PlatformStatusResource]:
-    problems = gateway.loops.connections.problems
-    return [PlatformStatusResource(each.name, problems.get(each.name, "")) for each in gateway.adapters]
+    problems, standing_by = gateway.loops.connections.problems, gateway.loops.connections.standing_by
+    return [
+        PlatformStatusResource(each.name, problems.get(each.name, ""), each.name in standing_by)
+        for each in gateway.adapters
+    ]
 
 
 async def attention_items(gateway: Gateway) -> list[AttentionItem]:

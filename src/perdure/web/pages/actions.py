@@ -11,6 +11,7 @@ from perdure.core.entries import QuestionAsked
 from perdure.core.logins import Login, Scope
 from perdure.core.messages import question_id
 from perdure.core.states import SessionState, TurnState
+from perdure.operations.gateways import GatewayResource
 from perdure.operations.resources import DeliveryResource, PersonResource
 from perdure.store.sessions import Session
 from perdure.store.transitions import Turn
@@ -18,7 +19,7 @@ from perdure.web.pages.rendering import chat_label
 from perdure.web.schemas import ActionResource
 
 ACTION_SCOPES = {"approve": Scope.APPROVE, "deny": Scope.APPROVE, "answer": Scope.CHAT}  # others: `operate`
-DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove")
+DANGEROUS_ACTIONS = ("drop", "drop_reply", "stop", "suspend", "deny", "remove", "drain")
 _STOPPABLE_STATES = (TurnState.QUEUED, TurnState.RUNNING, TurnState.WAITING)
 
 
@@ -98,6 +99,11 @@ def delivery_actions(delivery: DeliveryResource) -> list[ActionResource]:
     names = {"resend": "resend", "drop": "drop_reply"}
     about = texts.phrases.first_words(delivery.text, 80)
     return [make_action(names[can], f"/api/outbox/{delivery.id}/{can}", about=about) for can in delivery.can]
+
+
+def gateway_actions(gateway: GatewayResource) -> list[ActionResource]:
+    path, about = f"/api/gateways/{quote(gateway.id)}/drain", f"{gateway.home}, version {gateway.version}"
+    return [] if gateway.draining else [make_action("drain", path, about=about)]
 
 
 def person_actions(person: PersonResource) -> list[ActionResource]:

@@ -24,6 +24,7 @@ from perdure.operations.inspect import (
 )
 from perdure.operations.resources import SettingResource, cut_page
 from perdure.operations.timeline import list_decisions, list_turns
+from perdure.web.api.gateway import read_gateways
 from perdure.web.api.overview import pending_question, read_overview
 from perdure.web.api.people import people_verbs
 from perdure.web.api.processes import (
@@ -248,6 +249,22 @@ class ConsolePages(GatewayApi):
             "pair_actions": actions.allowed_actions([actions.make_action("pair", "/api/people/pair")], login),
         }
         return await self._render(request, "people", _json_url("/api/people", request), **values)
+
+    @route(
+        "GET",
+        "/console/gateways",
+        "the gateways that share the database",
+        login="page",
+        scope=Scope.READ,
+    )
+    @errors_as_page
+    async def gateways(self, request: Request) -> Response:
+        login = login_of(request)
+        rows = [
+            (each, actions.allowed_actions(actions.gateway_actions(each), login))
+            for each in await read_gateways(self._gateway)
+        ]
+        return await self._render(request, "gateways", "/api/gateways", rows=rows)
 
     @route(
         "GET",

@@ -21,7 +21,7 @@ export function attachmentList(attachments = []) {
 
 /** @param {Attachment} attachment */
 function attachmentElements({ id, name, media_type: type = "", size, state = "fetched" }) {
-  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, texts.lookUp(texts.files.states, state) ?? state)];
+  if (state !== "fetched") return [el("span", {}, name), el("span", { className: "quiet" }, texts.lookUp(texts.attachments.states, state) ?? state)];
   const path = `/api/attachments/${id}`;
   const image = IMAGE_TYPES.has(type) ? [el("img", { src: path, alt: "", loading: "lazy" })] : [];
   return [el("a", { href: path, download: name }, ...image, name), el("span", { className: "quiet" }, formatBytes(size))];
@@ -79,9 +79,9 @@ export class AttachmentPicker {
   /** @param {Iterable<File>} files */
   #add(files) {
     for (const file of files) {
-      const state = el("span", { className: "quiet", role: "status" }, texts.files.uploading);
-      const label = texts.files.remove(file.name);
-      const drop = el("button", { className: "button plain slim", type: "button", "aria-label": label }, texts.files.removeSign);
+      const state = el("span", { className: "quiet", role: "status" }, texts.attachments.uploading);
+      const label = texts.attachments.remove(file.name);
+      const drop = el("button", { className: "button plain slim", type: "button", "aria-label": label }, texts.attachments.removeSign);
       const item = el("li", {}, el("span", {}, file.name), state, drop);
       const each = { item, uploaded: this.#upload(file, state, item) };
       drop.addEventListener("click", () => this.#remove(each));
@@ -104,7 +104,7 @@ export class AttachmentPicker {
       return attachment;
     } catch (error) {
       item.classList.add("refused");
-      state.textContent = texts.files.failed(asProblem(error).message);
+      state.textContent = texts.attachments.failed(asProblem(error).message);
       return null;
     }
   }
