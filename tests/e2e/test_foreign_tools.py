@@ -1,6 +1,6 @@
 """Tools of packages and of MCP servers, in a real gateway: for those whose role has them, and for nobody else.
 
-Drives `plugins`, `runtime/tool_factory`, `tools/mcp` and `agents/tool_permission`.
+Drives `plugins`, `runtime/tool_factory`, `tools/mcp` and `agents/tool_calls`.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ def test_b40_b41_b46_turn_goes_on_by_itself_when_killed_in_a_pure_step(tmp_path:
         person = Person(process)
         person.say("step first 0s\nstep second 3s\nsay: all done")
         person.wait_for_event("the second step runs", call="c2.1", state="started")
+        wait_for("the second step left its trace", lambda: runs_of(process)["second"])
         process.kill()
         process.start()
         assert person.wait_for_replies(1) == ["all done"]

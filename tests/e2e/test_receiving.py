@@ -62,7 +62,7 @@ def readiness(process: GatewayProcess) -> httpx.Response:
 def standing_by(process: GatewayProcess) -> list[str]:
     """The platforms for which a ready gateway stands by."""
     found = readiness(process)
-    return list(found.json()["standing_by"]) if found.status_code == 200 else []
+    return list(found.json().get("standing_by", [])) if found.status_code == 200 else []
 
 
 def contests(telegram: LocalTelegram) -> int:

@@ -1,6 +1,6 @@
 """Files through any of several gateways on one PostgreSQL, whichever took them, and whoever dies on the way.
 
-Drives `store/file_contents`, `runtime/attachment_cache`, `runtime/erasure` and `operations/personal_export`.
+Drives `store/file_contents`, `runtime/attachment_cache`, `runtime/erasure` and `operations/personal_data`.
 """
 
 from __future__ import annotations

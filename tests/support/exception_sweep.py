@@ -82,6 +82,7 @@ class ExceptionScenario:
         self.home = home
         self.platform = SimulatedPlatform(capabilities=self.can)
         self.other = SimulatedPlatform("other")
+        self.fault_raised = asyncio.Event()
         self._answered: set[str] = set()
 
     async def prepare(self) -> None:
@@ -159,7 +160,14 @@ class StopScenario(ExceptionScenario):
     writes = ("step long 600s\nsay: late",)
 
     def react(self) -> None:
-        """Let a person stop the turn, again if the command was refused or failed."""
+        """Let a person stop the turn, again if the command was refused or failed.
+
+        A platform that was not told of its message hands the message over again, by a new connection.
+        """
+        told = self.platform.acknowledged or self.platform.turned_away
+        if self.fault_raised.is_set() and not told and "reconnect" not in self._answered:
+            self._answered.add("reconnect")
+            self.platform.disconnect()
         failed = len(self.platform.turned_away) + self.platform.replies().count(texts.chat_commands.FAILED)
         tries = f"stop {failed}"
         if self.platform.acknowledged and tries not in self._answered:
@@ -209,6 +217,7 @@ class ScenarioRun:
     ) -> None:
         self.scenario = scenario
         self.injector = injector
+        scenario.fault_raised = injector.triggered
         self._log_text = log_text
         platforms = [
             InterceptedAdapter(scenario.platform, injector),

@@ -268,8 +268,8 @@ def _end_silent(tx: Tx, run: str, beats: int, now: int) -> bool:
 
 # Runs that an open turn, a chat with one, a send or the machine of a live process still needs.
 _CLAIMANTS = (  # the run is the first field of the entry
-    "SELECT split_part(j.body, '\"', 4) FROM turns t JOIN journal j ON j.turn = t.id "
-    f"WHERE t.{TURN_IS_OPEN} AND j.kind = '{TurnClaimed.kind}'"
+    "SELECT split_part(j.body, '\"', 4) FROM turns t CROSS JOIN journal j "  # in this order
+    f"WHERE t.{TURN_IS_OPEN} AND j.turn = t.id AND j.kind = '{TurnClaimed.kind}'"
 )
 _LEASED = f"SELECT l.run FROM turns t JOIN leases l ON l.key = t.key WHERE t.{TURN_IS_OPEN} AND l.run IS NOT NULL"
 _PRUNABLE = (

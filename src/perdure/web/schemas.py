@@ -102,10 +102,10 @@ class HealthResponse(Struct, frozen=True):
     reasons: list[str]
 
 
-class ReadinessResponse(Struct, frozen=True):
+class ReadinessResponse(Struct, frozen=True, omit_defaults=True):
     ready: bool
     reasons: list[str]
-    standing_by: list[str]  # platforms whose events another gateway receives; this one can send there
+    standing_by: list[str] = []  # platforms whose events another gateway receives; this one can send there
 
 
 class UnservedResource(Struct, frozen=True):

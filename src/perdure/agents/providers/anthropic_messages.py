@@ -129,7 +129,7 @@ class AnthropicApi(ProviderApi):
         reader = MessageStreamReader()
         reader.add_usage(answer.get("usage"))
         for index, block in enumerate(answer["content"]):
-            reader.begin_block(index, block)
+            reader.begin_block(index, block, whole=True)
         reader.finish = answer.get("stop_reason")
         return reader.response(ended=False)
 
@@ -234,8 +234,8 @@ class MessageStreamReader(StreamReader):
         counted = given if isinstance(given, dict) else {}
         self._usage |= {name: counted[name] for name in USAGE_FIELDS if isinstance(counted.get(name), int)}
 
-    def begin_block(self, index: int, block: dict[str, Any]) -> None:
-        """Begin a block; in an answer that came at once, it is the whole block."""
+    def begin_block(self, index: int, block: dict[str, Any], *, whole: bool = False) -> None:
+        """Begin a block, or take one of an answer that came at once as a whole."""
         match block.get("type"):
             case "text":
                 self._blocks[index] = TextBlock(block.get("text") or "")
@@ -245,8 +245,9 @@ class MessageStreamReader(StreamReader):
             case "redacted_thinking":
                 self._blocks[index] = ThinkingBlock("", REDACTED_THOUGHT, block["data"], PROVIDER_NAME)
             case "tool_use":
-                arguments = dict(block.get("input") or {}) or None
-                self._blocks[index] = CallBlock(str(block["name"]), arguments, str(block.get("id") or ""))
+                arguments = dict(block.get("input") or {})
+                given = arguments if whole else arguments or None  # None: its pieces follow in the stream
+                self._blocks[index] = CallBlock(str(block["name"]), given, str(block.get("id") or ""))
 
     def _extend_block(self, block: Block | None, delta: dict[str, Any]) -> None:
         match block, delta.get("type"):
