@@ -91,7 +91,7 @@ class GatewayHarness:
     async def close(self) -> None:
         self.database.kill()
         self._running.cancel()
-        await asyncio.wait({self._running})
+        await self._wait_for_end()
         shutil.rmtree(self._home)
 
     @property
@@ -120,11 +120,15 @@ class GatewayHarness:
 
     async def _start_next(self) -> None:
         """Start the next gateway after a stop or a crash."""
+        await self._wait_for_end()
+        await self.database.close()  # the kernel does this for a killed process, also during its shutdown
+        await self.start()
+
+    async def _wait_for_end(self) -> None:
+        """Wait for the end of the gateway, which may have crashed; every other error is one of the test."""
         await asyncio.wait({self._running})
         error = None if self._running.cancelled() else self._running.exception()
         assert error is None or isinstance(error, Crash), f"the gateway ended with {error!r}"
-        await self.database.close()  # the kernel does this for a killed process, also during its shutdown
-        await self.start()
 
     async def arm(self, calls: int, *, after: bool) -> None:
         self.database.arm(calls, after=after)
