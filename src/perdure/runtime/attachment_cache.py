@@ -111,7 +111,7 @@ class AttachmentCache:
     async def _published(self, saved: SavedAttachment) -> SavedAttachment:
         try:
             await self.publish(saved)
-        except BaseException:
+        except BaseException:  # also when cancelled: a file that no row will name must not stay in the home
             self.files.remove(_attachment_of(saved.path))
             raise
         return saved
@@ -128,7 +128,7 @@ class AttachmentCache:
             with place.open("rb") as file:
                 await self._write_chunks(content, file)
             await self._require_room(0)  # others may have written meanwhile
-        except BaseException:
+        except BaseException:  # also when cancelled: chunks that no row will name must not stay in the database
             with suppress(Unavailable):  # what is left counts for nothing, and goes when this run has ended
                 await self._contents.discard(content)
             raise

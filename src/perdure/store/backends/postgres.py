@@ -304,7 +304,7 @@ async def open_postgres(url: str, *, home: Path, clock: Clock = wall_clock) -> P
     try:
         await asyncio.to_thread(_prepare, url)
         return PostgresDatabase(url, lock, clock)
-    except BaseException:
+    except BaseException:  # also a cancellation: the next try must find the lock free
         lock.release()
         raise
 

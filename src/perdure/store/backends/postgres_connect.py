@@ -52,7 +52,7 @@ def connect(url: str, settings: str = "") -> psycopg.Connection[Row]:
     connection = psycopg.connect(url, autocommit=True, **connect_options(url))
     try:
         connection.execute(f"{_SESSION_SETTINGS}; {settings}".encode())
-    except BaseException:
+    except BaseException:  # also an interrupt: nobody else knows of this connection
         connection.close()
         raise
     return connection

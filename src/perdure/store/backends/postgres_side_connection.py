@@ -47,7 +47,7 @@ class SideConnection:
     def _run(self, transaction: Transaction[T], time: int) -> T:
         try:
             return self._run_transaction(transaction, time)
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, the connection may be in the middle of a transaction
             self._disconnect()
             if isinstance(error, AWAY_ERRORS):
                 raise StoreUnreachable(away_sentence(error)) from error
